@@ -1,0 +1,48 @@
+"""Activations, and the seam through which networks get them: a factory ``(channels, kernel_size) -> nn.Module``."""
+
+from collections.abc import Callable
+
+from torch import nn
+
+from detrame.activations.qmetric import (
+    INITIALISATIONS,
+    QMetricReLU,
+    parameter_groups,
+    project_,
+    project_after,
+    q_metric_relus,
+)
+from detrame.naming import unknown
+
+ActivationFactory = Callable[[int, int], nn.Module]
+
+__all__ = [
+    "ACTIVATIONS",
+    "INITIALISATIONS",
+    "ActivationFactory",
+    "QMetricReLU",
+    "activation_factory",
+    "parameter_groups",
+    "project_",
+    "project_after",
+    "q_metric_relus",
+]
+
+
+def _relu(iterations: int) -> ActivationFactory:
+    return lambda channels, kernel_size: nn.ReLU(inplace=True)
+
+
+def _qmetric(iterations: int) -> ActivationFactory:
+    return lambda channels, kernel_size: QMetricReLU(channels, kernel_size, iterations)
+
+
+# A name here enrols the activation in the contract tests and on the command line.
+ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {"relu": _relu, "qmetric": _qmetric}
+
+
+def activation_factory(name: str, *, iterations: int = 2) -> ActivationFactory:
+    """The factory of a named activation: given channels and the filter size of the convolution before, a module."""
+    if name not in ACTIVATIONS:
+        raise unknown("activation", name, ACTIVATIONS)
+    return ACTIVATIONS[name](iterations)

@@ -1,0 +1,179 @@
+"""The Q-Metric ReLU as a module, and the constraints on its parameters over a whole model."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from detrame import operators
+from detrame.functional import check_iterations, q_metric_relu
+
+
+def _relu(coupling: Tensor, gain: Tensor, threshold: Tensor) -> None:
+    coupling.zero_()
+    gain.fill_(1)
+    threshold.zero_()
+
+
+def _uniform(coupling: Tensor, gain: Tensor, threshold: Tensor) -> None:
+    _relu(coupling, gain, threshold)
+    bound = coupling[0].numel() ** -0.5
+    coupling.uniform_(-bound, bound)
+
+
+def _random(coupling: Tensor, gain: Tensor, threshold: Tensor) -> None:
+    _uniform(coupling, gain, threshold)
+    gain.uniform_(0, 1)
+    threshold.uniform_(0, coupling[0].numel() ** -0.5)
+
+
+INITIALISATIONS: dict[str, Callable[[Tensor, Tensor, Tensor], None]] = {
+    "relu": _relu,
+    "uniform": _uniform,
+    "random": _random,
+}
+
+
+class QMetricReLU(nn.Module):
+    r"""A learned, non-separable ReLU: a few steps of the iteration whose fixed point is a prox in a metric.
+
+    .. math:: U_{t+1} = \mathrm{ReLU}\bigl(h \odot Z + \tilde W (U_t - Z) - b\bigr), \quad U_0 = 0
+
+    with the constraints diag(coupling) = 0, gain in [0, 1] and threshold >= 0, which :func:`project_` restores after
+    an optimiser step (:func:`project_after` does it every time). As built it computes exactly ReLU.
+
+    Args:
+        channels: C, on the last axis for ``dim=0``, on axis 1 otherwise.
+        kernel_size: odd, one number or one an axis; 3 unless said. None for ``dim=0``.
+        iterations: T, at least 1.
+        dim: 0 for feature vectors ``(..., C)``; 1, 2, 3 for ``(N, C, *size)``.
+        groups: number of diagonal blocks of the coupling; divides `channels`.
+        init: "relu" (coupling 0, gain 1, threshold 0), "uniform" (the coupling as PyTorch starts a convolution) or
+            "random" (all three at random, as the paper's Algorithm 2 starts).
+        zero_diagonal: False allows a coupling with a diagonal, as the preconditioned form of the paper's appendix has.
+        tolerance: in eval mode, stop early; see :func:`detrame.functional.q_metric_relu`.
+
+    Shapes: ``coupling (C, C / groups, *kernel)``, ``gain (C,)``, ``threshold (C,)``; the output is that of the input.
+    """
+
+    coupling: nn.Parameter
+    gain: nn.Parameter
+    threshold: nn.Parameter
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: int | Sequence[int] | None = None,
+        iterations: int = 2,
+        *,
+        dim: int = 2,
+        groups: int = 1,
+        init: str = "relu",
+        zero_diagonal: bool = True,
+        tolerance: float | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_iterations(iterations)
+        if init not in INITIALISATIONS:
+            raise ValueError(f"unknown init {init!r}, choose from {', '.join(INITIALISATIONS)}")
+        shape = _coupling_shape(channels, kernel_size, dim, groups)
+        self.iterations = iterations
+        self.init = init
+        self.zero_diagonal = zero_diagonal
+        self.tolerance = tolerance
+        self.coupling = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.gain = nn.Parameter(torch.empty(channels, device=device, dtype=dtype))
+        self.threshold = nn.Parameter(torch.empty(channels, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Start again from the initialisation named at construction."""
+        INITIALISATIONS[self.init](self.coupling, self.gain, self.threshold)
+        self.project_()
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Restore the constraints in place: diag(coupling) = 0, gain in [0, 1], threshold >= 0."""
+        if self.zero_diagonal:
+            operators.diagonal(self.coupling).zero_()
+        self.gain.clamp_(0, 1)
+        self.threshold.clamp_(min=0)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The code of `z`, of the same shape."""
+        tolerance = None if self.training else self.tolerance
+        return q_metric_relu(z, self.coupling, self.gain, self.threshold, self.iterations, tolerance=tolerance)
+
+    def extra_repr(self) -> str:
+        """The arguments that rebuild this module."""
+        channels, inputs, *kernel = self.coupling.shape
+        parts = [str(channels), f"kernel_size={tuple(kernel)}" if kernel else "dim=0", f"iterations={self.iterations}"]
+        if len(kernel) not in (0, 2):
+            parts.append(f"dim={len(kernel)}")
+        if channels != inputs:
+            parts.append(f"groups={channels // inputs}")
+        if not self.zero_diagonal:
+            parts.append("zero_diagonal=False")
+        if self.tolerance is not None:
+            parts.append(f"tolerance={self.tolerance}")
+        return ", ".join(parts)
+
+
+def _coupling_shape(channels: int, kernel_size: int | Sequence[int] | None, dim: int, groups: int) -> tuple[int, ...]:
+    if dim not in (0, 1, 2, 3):
+        raise ValueError(f"dim must be 0 (feature vectors), 1, 2 or 3 (convolutions), got {dim!r}")
+    if channels < 1:
+        raise ValueError(f"channels must be at least 1, got {channels}")
+    if groups < 1 or channels % groups:
+        raise ValueError(f"groups must divide channels, got groups={groups} for {channels} channels")
+    if dim == 0 and kernel_size is not None:
+        raise ValueError(f"dim=0 acts on feature vectors and takes no kernel_size, got {kernel_size!r}")
+    if kernel_size is None:
+        kernel_size = 3
+    kernel = [kernel_size] * dim if isinstance(kernel_size, int) else list(kernel_size)
+    if len(kernel) != dim:
+        raise ValueError(f"kernel_size {tuple(kernel)} has {len(kernel)} axes, dim is {dim}")
+    if any(size < 1 or size % 2 == 0 for size in kernel):
+        raise ValueError(f"kernel_size must be odd, so that the coupling has a centre, got {kernel_size}")
+    return channels, channels // groups, *kernel
+
+
+def q_metric_relus(model: nn.Module) -> list[QMetricReLU]:
+    """Every Q-Metric ReLU inside `model`, `model` itself included."""
+    return [module for module in model.modules() if isinstance(module, QMetricReLU)]
+
+
+def project_(model: nn.Module) -> None:
+    """Restore the constraints of every Q-Metric ReLU inside `model`, in place; other parameters are untouched."""
+    for module in q_metric_relus(model):
+        module.project_()
+
+
+def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
+    """Call :func:`project_` after every ``optimizer.step()``; the handle returned undoes it by ``.remove()``."""
+
+    def project(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        project_(model)
+
+    return optimizer.register_step_post_hook(project)
+
+
+def parameter_groups(model: nn.Module, weight_decay: float = 5e-4) -> list[dict[str, Any]]:
+    """Parameter groups for an optimiser: `weight_decay` on everything but gain and threshold.
+
+    Decay would pull the gain from 1 and the threshold to 0, where neither is small by nature. Parameters that need no
+    gradient are left out, and so is an empty group.
+    """
+    free = {id(p) for module in q_metric_relus(model) for p in (module.gain, module.threshold)}
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if id(p) not in free], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if id(p) in free], "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]

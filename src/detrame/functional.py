@@ -1,0 +1,108 @@
+"""Algorithm 1 of the paper, stateless: the Q-Metric ReLU as a function of its input and three parameters."""
+
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from detrame import operators
+
+
+@overload
+def q_metric_relu(
+    z: Tensor,
+    coupling: Tensor,
+    gain: Tensor,
+    threshold: Tensor,
+    iterations: int = ...,
+    *,
+    tolerance: float | None = ...,
+    return_residuals: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def q_metric_relu(
+    z: Tensor,
+    coupling: Tensor,
+    gain: Tensor,
+    threshold: Tensor,
+    iterations: int = ...,
+    *,
+    tolerance: float | None = ...,
+    return_residuals: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+
+
+def q_metric_relu(
+    z: Tensor,
+    coupling: Tensor,
+    gain: Tensor,
+    threshold: Tensor,
+    iterations: int = 2,
+    *,
+    tolerance: float | None = None,
+    return_residuals: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    r"""Iterate, from :math:`U_0 = 0`, the fixed-point equation of a proximity operator (the paper's Algorithm 1).
+
+    .. math:: U_{t+1} = \mathrm{ReLU}\bigl(h \odot Z + \tilde W (U_t - Z) - b\bigr)
+
+    It is computed as :math:`U_1 = \mathrm{ReLU}(Y)`, :math:`U_{t+1} = \mathrm{ReLU}(\tilde W U_t + Y)` with
+    :math:`Y = h \odot Z - \tilde W Z - b`: T iterations are T linear maps, and what is kept for the backward pass is
+    Z and the T codes. When the three parameters come from a metric (:func:`detrame.prox.reparametrise`) and
+    :func:`detrame.prox.convergence` holds, the limit is the exact prox; a learned coupling promises no limit.
+
+    Args:
+        z: ``(..., C)`` for a coupling without kernel; ``(N, C, *size)``, with 1 to 3 axes in size, for one with.
+        coupling: ``(C, C / groups, *kernel)``, kernel odd; :math:`\tilde W`.
+        gain: ``(C,)``; h.
+        threshold: ``(C,)``; b.
+        iterations: T, at least 1; with a `tolerance`, at most T are done.
+        tolerance: stop once the largest change of a code is at most this share of the largest code. The number of
+            iterations then depends on the data, so this is for eager inference.
+        return_residuals: also return :math:`\max |U_{t+1} - U_t|`, one number an iteration.
+
+    Returns:
+        The code, of the shape of `z`; with `return_residuals`, the code and a tensor ``(iterations done,)``.
+    """
+    _check(z, coupling, gain, threshold, iterations, tolerance)
+    dim = coupling.ndim - 2
+    coupled = operators.apply(coupling, z, threshold)
+    # Under autocast `coupled` is in half precision: follow it, or every code would be kept in both precisions.
+    y = operators.per_channel(gain.to(coupled.dtype), dim) * z.to(coupled.dtype) - coupled
+    u = y.relu()
+    watch = return_residuals or tolerance is not None
+    residuals = [_largest(u)] if watch else []
+    for _ in range(iterations - 1):
+        previous = u
+        # In place: nothing else holds the fresh product, and autograd needs only the code it becomes.
+        u = operators.apply(coupling, u).add_(y).relu_()
+        if watch:
+            residuals.append(_largest(u - previous))
+            if tolerance is not None and residuals[-1] <= tolerance * _largest(u):
+                break
+    return (u, torch.stack(residuals)) if return_residuals else u
+
+
+def _largest(u: Tensor) -> Tensor:
+    return u.detach().abs().amax() if u.numel() else u.new_zeros(())
+
+
+def _check(
+    z: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor, iterations: int, tolerance: float | None
+) -> None:
+    check_iterations(iterations)
+    operators.check_weight(coupling, "coupling")
+    operators.check_input(z, coupling)
+    for name, vector in (("gain", gain), ("threshold", threshold)):
+        if vector.shape != coupling.shape[:1]:
+            raise ValueError(f"{name} must have shape ({coupling.shape[0]},), got {tuple(vector.shape)}")
+    if tolerance is not None and not tolerance >= 0:
+        raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")
+
+
+def check_iterations(iterations: int) -> None:
+    """Raise a TypeError or ValueError unless `iterations` is an integer of at least 1."""
+    if not isinstance(iterations, int) or isinstance(iterations, bool):
+        raise TypeError(f"iterations must be an int, got {iterations!r}")
+    if iterations < 1:
+        raise ValueError(f"iterations must be at least 1, got {iterations}")
