@@ -12,7 +12,7 @@ from detrame.activations.qmetric import (
     project_after,
     q_metric_relus,
 )
-from detrame.naming import unknown
+from detrame.errors import unknown
 
 ActivationFactory = Callable[[int, int], nn.Module]
 

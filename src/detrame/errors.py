@@ -1,7 +1,11 @@
-"""What to say to a name that is not known."""
+"""The two ways work ends badly: a wrong argument (ValueError) and work that failed for a reason the user can mend."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+
+class Failure(RuntimeError):
+    """The work could not be done; the message is one line that says what, where and what to do."""
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> ValueError:
