@@ -33,7 +33,7 @@ def check_input(z: Tensor, weight: Tensor) -> None:
     channels, dim = weight.shape[0], weight.ndim - 2
     if dim and z.ndim != dim + 2:
         raise ValueError(
-            f"expected (batch, {channels}, and {dim} more axes) for a {dim}-dimensional convolution, got {tuple(z.shape)}"
+            f"expected shape (batch, {channels}) and {dim} more for a {dim}-dimensional coupling, got {tuple(z.shape)}"
         )
     if z.ndim == 0 or z.shape[1 if dim else -1] != channels:
         where = "axis 1" if dim else "the last axis"
@@ -49,23 +49,48 @@ def apply(weight: Tensor, u: Tensor, bias: Tensor | None = None) -> Tensor:
         return convolve(u, weight, bias, padding=[size // 2 for size in kernel], groups=groups)
     if groups == 1:
         return F.linear(u, weight, bias)
-    blocks = weight.unflatten(0, (groups, inputs))
-    product = torch.einsum("...gi,goi->...go", u.unflatten(-1, (groups, inputs)), blocks).flatten(-2)
+    grouped = u.reshape(*u.shape[:-1], groups, inputs)
+    product = torch.einsum("...gi,goi->...go", grouped, blocks(weight)).flatten(-2)
     return product if bias is None else product + bias
+
+
+def blocks(weight: Tensor) -> Tensor:
+    """The diagonal blocks as a view of shape ``(groups, C / groups, C / groups, *kernel)``."""
+    return weight.view(-1, weight.shape[1], *weight.shape[1:])
 
 
 def diagonal(weight: Tensor) -> Tensor:
     """The diagonal as a view of shape ``(groups, C / groups)``: for a convolution, its centre tap from i to i."""
-    channels, inputs, *kernel = weight.shape
-    blocks = weight.unflatten(0, (channels // inputs, inputs))
-    return blocks[(..., *(size // 2 for size in kernel))].diagonal(dim1=1, dim2=2)
+    centre = blocks(weight)
+    for size in weight.shape[2:]:
+        centre = centre.select(3, size // 2)
+    return centre.diagonal(dim1=1, dim2=2)
 
 
-def identity_like(weight: Tensor) -> Tensor:
-    """The identity operator in the layout, dtype and device of `weight`."""
-    identity = torch.zeros_like(weight)
-    diagonal(identity).fill_(1)
-    return identity
+def add_diagonal(weight: Tensor, values: Tensor) -> Tensor:
+    """``weight + diag(values)`` for values ``(C,)``."""
+    total = weight.clone()
+    diagonal(total).add_(values.reshape(-1, weight.shape[1]))
+    return total
+
+
+def scale(weight: Tensor, rows: Tensor, columns: Tensor | None = None) -> Tensor:
+    """``diag(rows) weight diag(columns)`` for rows and columns ``(C,)``."""
+    dim = weight.ndim - 2
+    scaled = weight * per_channel(rows, dim + 1)
+    if columns is None:
+        return scaled
+    return transpose(transpose(scaled) * per_channel(columns, dim + 1))
+
+
+def ungroup(weight: Tensor) -> Tensor:
+    """The same operator with one group: ``(C, C, *kernel)``, zero outside the blocks."""
+    channels, inputs = weight.shape[:2]
+    full = weight.new_zeros(channels, channels, *weight.shape[2:])
+    for start in range(0, channels, inputs):
+        block = slice(start, start + inputs)
+        full[block, block] = weight[block]
+    return full
 
 
 def per_channel(values: Tensor, dim: int) -> Tensor:
@@ -75,9 +100,7 @@ def per_channel(values: Tensor, dim: int) -> Tensor:
 
 def transpose(weight: Tensor) -> Tensor:
     """The adjoint operator: blocks transposed, kernel flipped (zero padding makes this exact at any size)."""
-    channels, inputs, *kernel = weight.shape
-    blocks = weight.unflatten(0, (channels // inputs, inputs)).transpose(1, 2).flatten(0, 1)
-    return blocks.flip(tuple(range(2, 2 + len(kernel))))
+    return blocks(weight).transpose(1, 2).flatten(0, 1).flip(tuple(range(2, weight.ndim)))
 
 
 def to_dense(weight: Tensor, size: tuple[int, ...] = ()) -> Tensor:

@@ -1,0 +1,78 @@
+"""The command line: arguments in, calls out; the only place that prints.
+
+Exit status: 0 done, 1 the work failed, 2 wrong arguments; either failure is one line on stderr, without a traceback.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from detrame.errors import Failure
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+def version(wanted: bool) -> None:
+    """Print the version and stop, if that is wanted."""
+    if wanted:
+        from detrame import __version__
+
+        print(f"detrame {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def detrame(
+    version: Annotated[
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Deep transform and metric learning networks."""
+
+
+@app.command()
+def models(
+    iterations: Annotated[int, typer.Option(help="Iterations of each Q-Metric ReLU.")] = 2,
+    num_classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
+    in_channels: Annotated[int, typer.Option(help="Channels of an image.")] = 3,
+    image_size: Annotated[int, typer.Option(help="Height and width of an image.")] = 32,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
+) -> None:
+    """List the networks, with their parameters and multiply-adds for one image.
+
+    Example: detrame models --num-classes 100
+    """
+    from detrame.cli import tables
+    from detrame.models import list_models
+
+    infos = list_models(iterations=iterations, num_classes=num_classes, in_channels=in_channels, image_size=image_size)
+    tables.print_models(infos, as_json=json)
+
+
+def main() -> None:
+    """The `detrame` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: list[str]) -> int:
+    """Run the command line on `args` and return its exit status."""
+    try:
+        status = typer.main.get_command(app).main(args or ["--help"], prog_name="detrame", standalone_mode=False)
+    except (typer.Exit, typer.Abort) as stop:
+        return getattr(stop, "exit_code", 130)
+    except ValueError as error:
+        return _complain(error, 2)
+    except (Failure, OSError) as error:
+        return _complain(error, 1)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error of the argument parser
+            return _complain(error.format_message(), 2)
+        raise
+    return status if isinstance(status, int) else 0
+
+
+def _complain(what: object, status: int) -> int:
+    message = " ".join(str(what).split())
+    print(f"detrame: {message}", file=sys.stderr)
+    return status

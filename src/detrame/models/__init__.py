@@ -1,0 +1,64 @@
+"""The paper's networks, ReLU or Q-Metric through one seam: :func:`create_model` and :func:`list_models`."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import nn
+
+from detrame.activations import ActivationFactory, activation_factory
+from detrame.models import plainnet, resnet, wideresnet  # noqa: F401  (importing a family registers it)
+from detrame.models.blocks import Options
+from detrame.models.cost import Cost, cost
+from detrame.models.registry import build, listed_names
+
+__all__ = ["Cost", "ModelInfo", "cost", "create_model", "list_models"]
+
+
+def create_model(
+    name: str,
+    *,
+    activation: str | ActivationFactory = "qmetric",
+    iterations: int = 2,
+    num_classes: int = 10,
+    in_channels: int = 3,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    norm: str | None = "batch",
+    last_activation: bool = False,
+) -> nn.Module:
+    """A network by name, from pixels (N, in_channels, H, W) to logits (N, num_classes), at any size of image.
+
+    Args:
+        name: one of :func:`list_models`, or another of its family: ``resnet32``, ``wideresnet28_10``.
+        activation: "relu", "qmetric", or a factory ``(channels, kernel_size) -> nn.Module``.
+        iterations: of each Q-Metric ReLU.
+        num_classes: the number of logits.
+        in_channels: 3 for colour, 1 for grey.
+        mean, std: by channel; the network then normalises its input itself, and takes pixels.
+        norm: "batch", or None for no normalisation between the layers.
+        last_activation: PlainNet only: an activation after the class layer too, as the paper's table has it.
+    """
+    factory = activation_factory(activation, iterations=iterations) if isinstance(activation, str) else activation
+    options = Options(factory, num_classes, in_channels, mean, std, norm, last_activation)
+    return build(name, options=options)
+
+
+class ModelInfo(NamedTuple):
+    """A network of the paper: its cost with ReLU and with Q-Metric ReLU."""
+
+    relu: Cost
+    qmetric: Cost
+
+
+def list_models(
+    *, iterations: int = 2, num_classes: int = 10, in_channels: int = 3, image_size: int = 32
+) -> dict[str, ModelInfo]:
+    """The paper's networks by name, in its order, each with its parameters and multiply-adds for one image."""
+
+    def count(name: str, activation: str) -> Cost:
+        model = create_model(
+            name, activation=activation, iterations=iterations, num_classes=num_classes, in_channels=in_channels
+        )
+        return cost(model, (in_channels, image_size, image_size))
+
+    return {name: ModelInfo(count(name, "relu"), count(name, "qmetric")) for name in listed_names()}

@@ -1,0 +1,42 @@
+"""What a network takes."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from detrame.activations import QMetricReLU
+from detrame.modes import evaluating
+
+
+class Cost(NamedTuple):
+    """The parameters of a network, and the multiply-adds of one input's forward pass."""
+
+    parameters: int
+    multiply_adds: int
+
+
+def cost(model: nn.Module, input_shape: tuple[int, ...]) -> Cost:
+    """Count parameters, and the multiply-adds of one input of `input_shape` (without the batch axis).
+
+    Multiply-adds are those of convolutions and linear layers; a Q-Metric ReLU of T iterations counts T of them.
+    """
+    total = 0
+
+    def add(module: nn.Module, args: object, output: Tensor) -> None:
+        nonlocal total
+        if isinstance(module, QMetricReLU):
+            total += module.iterations * module.coupling[0].numel() * output.numel()
+        elif isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear):
+            total += module.weight[0].numel() * output.numel()
+
+    parameters = list(model.parameters())
+    example = torch.zeros(1, *input_shape, device=parameters[0].device, dtype=parameters[0].dtype)
+    handles = [module.register_forward_hook(add) for module in model.modules()]
+    try:
+        with torch.no_grad(), evaluating(model):
+            model(example)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return Cost(sum(p.numel() for p in parameters), total)

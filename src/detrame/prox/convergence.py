@@ -1,0 +1,64 @@
+"""When does the iteration of Theorem 2 converge?"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from detrame import operators
+from detrame.prox.spectrum import check_metric, check_penalty, extreme_eigenvalues
+from detrame.prox.theorems import check_theta
+
+__all__ = ["Convergence", "convergence", "extreme_eigenvalues"]
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Whether the iteration converges for every input; print it for the sentence.
+
+    Attributes:
+        margin: the smallest eigenvalue of 2 Theta + beta I - Q; the iteration converges for every Z iff it is > 0.
+        rate: the factor by which an iteration shrinks the error at least (in the norm of Theta + beta I).
+    """
+
+    margin: float
+    rate: float
+
+    @property
+    def holds(self) -> bool:
+        """True if the iteration converges to the prox for every input."""
+        return self.margin > 0
+
+    def __str__(self) -> str:
+        condition = f"the smallest eigenvalue of 2 Theta + beta I - Q is {self.margin:.4g}"
+        if self.holds:
+            return f"converges for every input: {condition}, above 0; an iteration shrinks the error to {self.rate:.4g}"
+        return f"diverges for some inputs: {condition}, not above 0; take theta=preconditioner(metric), which converges"
+
+
+def convergence(
+    metric: Tensor, ridge: float = 0.0, *, theta: Tensor | None = None, size: tuple[int, ...] = ()
+) -> Convergence:
+    r"""The exact condition under which :func:`detrame.functional.q_metric_relu` converges to the prox for every Z.
+
+    The iteration is projected gradient descent on :math:`\frac12 u'(Q + \beta I) u - \dots` in the diagonal metric
+    :math:`\Theta + \beta I`. It converges for every Z if and only if :math:`2 \Theta + \beta I - Q` is positive
+    definite. For the paper's own choice, :math:`\Theta = \mathrm{diag}(Q)`, a positive definite Q does not imply it.
+
+    Args:
+        metric: Q, ``(C, C / groups, *kernel)``.
+        ridge: beta >= 0.
+        theta: ``(C,)``; the diagonal of Q unless given. The step gamma of the appendix is absorbed: only
+            Theta / gamma matters.
+        size: of the input, for a convolutional metric.
+    """
+    check_metric(metric, size)
+    check_penalty("ridge", ridge)
+    metric = metric.detach().double()
+    diagonal = operators.diagonal(metric).flatten()
+    theta = diagonal if theta is None else check_theta(theta, metric).double()
+    margin, _ = extreme_eigenvalues(operators.add_diagonal(-metric, 2 * theta + ridge), size)
+    # The same question in the norm of the iteration: eigenvalues of M^-1/2 (Q + beta I) M^-1/2, M = Theta + beta I.
+    scale = (theta + ridge).rsqrt()
+    hessian = operators.add_diagonal(metric, theta.new_full(theta.shape, ridge))
+    low, high = extreme_eigenvalues(operators.scale(hessian, scale, scale), size)
+    return Convergence(margin=margin, rate=max(abs(1 - low), abs(1 - high)))

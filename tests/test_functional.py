@@ -1,0 +1,125 @@
+import pytest
+import torch
+from conftest import STRUCTURES, literal, problem
+from torch import Tensor
+
+from detrame import prox
+from detrame.functional import q_metric_relu
+
+
+@pytest.fixture(params=STRUCTURES)
+def structure(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_equals_the_equation_of_the_paper_iteration_by_iteration(
+    structure: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    arguments = problem(structure, dtype)
+    for iterations, expected in enumerate(literal(*arguments, iterations=6), start=1):
+        u = q_metric_relu(*arguments, iterations)
+        assert u.shape == arguments[0].shape
+        assert (u - expected).abs().max() <= tolerance * expected.abs().max()
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_gradients(structure: str, iterations: int) -> None:
+    arguments = [a.requires_grad_() for a in problem(structure)]
+    assert torch.autograd.gradcheck(lambda *a: q_metric_relu(*a, iterations), arguments)
+
+
+def test_double_backward() -> None:
+    arguments = [a.requires_grad_() for a in problem("conv2d")]
+    assert torch.autograd.gradgradcheck(lambda *a: q_metric_relu(*a, 3), arguments)
+
+
+def test_the_limit_is_the_exact_prox_where_the_iteration_converges() -> None:
+    dictionary = torch.randn(40, 8, dtype=torch.float64) / 6
+    metric, z = prox.metric(dictionary, 0.1), torch.randn(5, 8, dtype=torch.float64)
+    assert prox.convergence(metric, 0.1).holds
+    u = q_metric_relu(z, *prox.reparametrise(metric, 0.2, 0.1), iterations=500)
+    exact = prox.prox(z, metric, 0.2, 0.1, tolerance=1e-13).code
+    assert 0 < (exact > 0).double().mean() < 1
+    assert (u - exact).abs().max() <= 1e-10 * exact.max()
+
+
+def test_tolerance_stops_early_and_residuals_tell_when() -> None:
+    arguments = problem("conv2d")
+    full, residuals = q_metric_relu(*arguments, 50, return_residuals=True)
+    assert residuals.shape == (50,)
+    u, done = q_metric_relu(*arguments, 50, tolerance=1e-6, return_residuals=True)
+    assert len(done) < 50
+    torch.testing.assert_close(done, residuals[: len(done)])
+    assert done[-1] <= 1e-6 * u.abs().max() < done[-2]
+    torch.testing.assert_close(u, full, rtol=0, atol=1e-5)
+
+
+def test_residuals_are_the_largest_changes() -> None:
+    arguments = problem("blocks")
+    iterates = [torch.zeros_like(arguments[0]), *literal(*arguments, iterations=5)]
+    _, residuals = q_metric_relu(*arguments, 5, return_residuals=True)
+    expected = [(b - a).abs().max() for a, b in zip(iterates, iterates[1:], strict=False)]
+    torch.testing.assert_close(residuals, torch.stack(expected))
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+@pytest.mark.parametrize("structure", ["dense", "conv2d", "conv2d, groups"], indirect=False)
+def test_what_is_kept_for_backward_is_z_and_the_codes(structure: str, iterations: int) -> None:
+    arguments = [a.requires_grad_() for a in problem(structure)]
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if tensor.numel() == arguments[0].numel():
+            kept[tensor.untyped_storage().data_ptr()] = tensor.numel()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        u = q_metric_relu(*arguments, iterations)
+    assert len(kept) == 1 + iterations
+    u.sum().backward()
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_an_empty_batch_passes_through(structure: str, iterations: int) -> None:
+    z, *parameters = problem(structure)
+    empty = z[:0].requires_grad_()
+    u, residuals = q_metric_relu(empty, *parameters, iterations, return_residuals=True)
+    u.sum().backward()
+    assert u.shape == empty.shape
+    assert (residuals == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "complaint"),
+    [
+        ({"iterations": 0}, ValueError, "iterations must be at least 1, got 0"),
+        ({"iterations": -2}, ValueError, "got -2"),
+        ({"iterations": 2.0}, TypeError, "iterations must be an int, got 2.0"),
+        ({"iterations": True}, TypeError, "got True"),
+        ({"z": torch.ones(2, 4, 5, 5, dtype=torch.int64)}, TypeError, "int64"),
+        ({"z": torch.ones(2, 4, 5, 5, dtype=torch.complex64)}, TypeError, "complex64"),
+        ({"z": torch.ones(2, 5, 5, 5)}, ValueError, r"4 channels on axis 1, got a tensor of shape \(2, 5, 5, 5\)"),
+        ({"z": torch.ones(4, 5, 5)}, ValueError, "expected shape"),
+        ({"coupling": torch.zeros(4, 3, 3, 3)}, ValueError, "do not divide"),
+        ({"coupling": torch.zeros(4, 4, 2, 2)}, ValueError, "odd kernel"),
+        ({"gain": torch.ones(3)}, ValueError, r"gain must have shape \(4,\), got \(3,\)"),
+        ({"threshold": torch.ones(4, 1)}, ValueError, "threshold must have shape"),
+        ({"tolerance": -1.0}, ValueError, "tolerance must be a number >= 0, got -1.0"),
+        ({"tolerance": float("nan")}, ValueError, "got nan"),
+    ],
+)
+def test_bad_input(change: dict[str, object], error: type[Exception], complaint: str) -> None:
+    arguments: dict[str, object] = {
+        "z": torch.ones(2, 4, 5, 5),
+        "coupling": torch.zeros(4, 4, 3, 3),
+        "gain": torch.ones(4),
+        "threshold": torch.zeros(4),
+    }
+    with pytest.raises(error, match=complaint):
+        q_metric_relu(**(arguments | change))  # type: ignore[call-overload]
+
+
+def test_features_on_the_last_axis() -> None:
+    with pytest.raises(ValueError, match="4 channels on the last axis"):
+        q_metric_relu(torch.ones(4, 2), torch.zeros(4, 4), torch.ones(4), torch.zeros(4))

@@ -1,0 +1,96 @@
+import math
+
+import pytest
+import torch
+from conftest import dense_matrix
+from hypothesis import given
+from hypothesis import strategies as st
+from test_prox import CONVOLUTIONS, Problem, problems, random_metric
+from torch import Tensor
+
+from detrame import prox
+
+
+@given(problems())
+def test_recovers_the_problem_up_to_one_common_factor(problem: Problem) -> None:
+    _, dictionary, _, sparsity, damping, ridge = problem
+    metric = prox.metric(dictionary, damping)
+    found = prox.recover(*prox.reparametrise(metric, sparsity, ridge))
+    assert found.determined.all()
+    factor = found.ridge / ridge if ridge else 1 / sparsity
+    torch.testing.assert_close(found.metric, factor * metric, rtol=1e-7, atol=1e-9 * factor)
+    torch.testing.assert_close(found.sparsity, torch.full_like(found.sparsity, factor * sparsity), rtol=1e-7, atol=0)
+    assert found.sparsity_spread < 1e-7
+    assert found.asymmetry < 1e-7
+    assert found.smallest_eigenvalue > 0
+    again = prox.reparametrise((found.metric + found.metric.T) / 2, found.sparsity.mean(), found.ridge)
+    for new, old in zip(again, prox.reparametrise(metric, sparsity, ridge), strict=True):
+        torch.testing.assert_close(new, old, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(("shape", "size"), CONVOLUTIONS)
+def test_recovers_a_convolutional_metric(shape: tuple[int, ...], size: tuple[int, ...]) -> None:
+    metric = random_metric(shape, 0.03)
+    found = prox.recover(*prox.reparametrise(metric, 0.2, 0.5, size=size), size=size)
+    torch.testing.assert_close(found.metric, 2 * metric)
+    assert found.asymmetry < 1e-12
+    eigenvalues = 2 * torch.linalg.eigvalsh(dense_matrix(metric, size))
+    assert found.smallest_eigenvalue == pytest.approx(eigenvalues[0].item(), abs=1e-6)
+    assert found.largest_eigenvalue == pytest.approx(eigenvalues[-1].item(), abs=1e-6)
+
+
+def test_recovers_the_preconditioned_form_too() -> None:
+    metric = prox.metric(torch.randn(4, 6, dtype=torch.float64), 0.1)
+    found = prox.recover(*prox.reparametrise(metric, 0.2, 0.5, theta=prox.preconditioner(metric)))
+    torch.testing.assert_close(found.metric, 2 * metric)
+
+
+def test_says_how_far_a_learned_triple_is_from_a_metric() -> None:
+    coupling = torch.tensor([[0.0, 1.5], [0.5, 0.0]], dtype=torch.float64)
+    gain, threshold = torch.tensor([0.5, 0.5], dtype=torch.float64), torch.tensor([0.1, 0.3], dtype=torch.float64)
+    found = prox.recover(coupling, gain, threshold)
+    # s = 2: Q = 2 (diag(1/2) - W) = [[1, -3], [-1, 1]], lambda = 0.2 and 0.6
+    torch.testing.assert_close(found.metric, torch.tensor([[1.0, -3.0], [-1.0, 1.0]], dtype=torch.float64))
+    assert found.sparsity_spread == pytest.approx(1.0)
+    assert found.asymmetry == pytest.approx(math.sqrt(8 / 12))
+    assert (found.smallest_eigenvalue, found.largest_eigenvalue) == pytest.approx((-1, 3))
+    assert "not positive definite" in str(found)
+    assert "differ by 1 of their mean" in str(found)
+
+
+@given(st.integers(1, 5))
+def test_a_plain_relu_determines_nothing(channels: int) -> None:
+    found = prox.recover(torch.zeros(channels, channels), torch.ones(channels), torch.zeros(channels))
+    assert not found.determined.any()
+    assert found.metric.isnan().all()
+    assert math.isnan(found.smallest_eigenvalue)
+    assert "even diag(Q) is free" in str(found)
+
+
+def test_channels_that_determine_nothing_are_left_out() -> None:
+    coupling = torch.tensor([[0.0, 0.1, 5.0], [0.1, 0.0, 5.0], [7.0, 7.0, 0.0]])
+    found = prox.recover(coupling, torch.tensor([0.5, 0.5, 1.0]), torch.tensor([0.1, 0.1, 0.1]))
+    assert found.determined.tolist() == [True, True, False]
+    assert found.asymmetry == 0
+    assert "1 of 3 channels are undetermined" in str(found)
+
+
+def test_without_a_ridge_the_thresholds_give_the_scale() -> None:
+    found = prox.recover(torch.zeros(2, 2), torch.ones(2), torch.tensor([0.5, 0.0]))
+    assert found.ridge == 0
+    assert found.determined.tolist() == [True, False]
+    assert found.metric[0, 0] == 2
+    assert "lambda = 1" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("gain", "threshold", "complaint"),
+    [
+        (torch.tensor([0.5, 1.5]), torch.zeros(2), "project the parameters first"),
+        (torch.tensor([0.5, 0.5]), -torch.ones(2), "project the parameters first"),
+        (torch.tensor([0.5, torch.nan]), torch.zeros(2), "gain must be finite"),
+    ],
+)
+def test_bad_triples(gain: Tensor, threshold: Tensor, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        prox.recover(torch.zeros(2, 2), gain, threshold)
