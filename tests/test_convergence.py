@@ -1,12 +1,12 @@
 import pytest
 import torch
-from conftest import dense_matrix
 from hypothesis import given
 from hypothesis import strategies as st
-from test_prox import CONVOLUTIONS, random_metric
 
 from detrame import prox
 from detrame.functional import q_metric_relu
+from tests.conftest import dense_matrix
+from tests.test_prox import CONVOLUTIONS, random_metric
 
 
 def test_a_case_that_diverges_and_the_library_says_so() -> None:
@@ -31,7 +31,7 @@ def test_a_case_that_diverges_and_the_library_says_so() -> None:
 
 @given(st.integers(0, 10_000), st.sampled_from([(12, 4), (6, 6), (4, 8)]), st.floats(0, 1))
 def test_the_condition_is_exact(seed: int, shape: tuple[int, int], ridge: float) -> None:
-    """Where it holds every input converges at the stated rate; where it fails, the fastest mode grows when all are active."""
+    """It holds just when the iteration is a contraction while all codes are active, at the stated rate."""
     generator = torch.Generator().manual_seed(seed)
     dictionary = torch.randn(shape, generator=generator, dtype=torch.float64) / shape[0] ** 0.5
     metric = prox.metric(dictionary, 0.1)

@@ -1,10 +1,13 @@
+from functools import partial
+from itertools import pairwise
+
 import pytest
 import torch
-from conftest import STRUCTURES, literal, problem
 from torch import Tensor
 
 from detrame import prox
 from detrame.functional import q_metric_relu
+from tests.conftest import STRUCTURES, literal, problem
 
 
 @pytest.fixture(params=STRUCTURES)
@@ -26,12 +29,12 @@ def test_equals_the_equation_of_the_paper_iteration_by_iteration(
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_gradients(structure: str, iterations: int) -> None:
     arguments = [a.requires_grad_() for a in problem(structure)]
-    assert torch.autograd.gradcheck(lambda *a: q_metric_relu(*a, iterations), arguments)
+    assert torch.autograd.gradcheck(partial(q_metric_relu, iterations=iterations), arguments)
 
 
 def test_double_backward() -> None:
     arguments = [a.requires_grad_() for a in problem("conv2d")]
-    assert torch.autograd.gradgradcheck(lambda *a: q_metric_relu(*a, 3), arguments)
+    assert torch.autograd.gradgradcheck(partial(q_metric_relu, iterations=3), arguments)
 
 
 def test_the_limit_is_the_exact_prox_where_the_iteration_converges() -> None:
@@ -59,7 +62,7 @@ def test_residuals_are_the_largest_changes() -> None:
     arguments = problem("blocks")
     iterates = [torch.zeros_like(arguments[0]), *literal(*arguments, iterations=5)]
     _, residuals = q_metric_relu(*arguments, 5, return_residuals=True)
-    expected = [(b - a).abs().max() for a, b in zip(iterates, iterates[1:], strict=False)]
+    expected = [(b - a).abs().max() for a, b in pairwise(iterates)]
     torch.testing.assert_close(residuals, torch.stack(expected))
 
 
@@ -75,16 +78,16 @@ def test_what_is_kept_for_backward_is_z_and_the_codes(structure: str, iterations
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        u = q_metric_relu(*arguments, iterations)
+        u = partial(q_metric_relu, iterations=iterations)(*arguments)
     assert len(kept) == 1 + iterations
     u.sum().backward()
 
 
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_an_empty_batch_passes_through(structure: str, iterations: int) -> None:
-    z, *parameters = problem(structure)
+    z, coupling, gain, threshold = problem(structure)
     empty = z[:0].requires_grad_()
-    u, residuals = q_metric_relu(empty, *parameters, iterations, return_residuals=True)
+    u, residuals = q_metric_relu(empty, coupling, gain, threshold, iterations, return_residuals=True)
     u.sum().backward()
     assert u.shape == empty.shape
     assert (residuals == 0).all()

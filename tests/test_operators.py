@@ -1,8 +1,8 @@
 import pytest
 import torch
-from conftest import STRUCTURES, dense_matrix, problem
 
 from detrame import operators
+from tests.conftest import STRUCTURES, dense_matrix, problem
 
 
 @pytest.fixture(params=STRUCTURES)

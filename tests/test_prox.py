@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from conftest import dense_matrix
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from detrame import operators, prox
 from detrame.functional import q_metric_relu
+from tests.conftest import dense_matrix
 
 Problem = tuple[Tensor, Tensor, Tensor, float, float, float]
 
@@ -59,7 +59,7 @@ def test_theorem_1(problem: Problem) -> None:
 
 @given(problems())
 def test_theorem_2(problem: Problem) -> None:
-    """The oracle's prox is the fixed point of the iteration, for every metric, whether the iteration gets there or not."""
+    """The oracle's prox is the fixed point of the iteration, whether the iteration gets there or not."""
     x, dictionary, _, sparsity, damping, ridge = problem
     metric = prox.metric(dictionary, damping)
     z = x @ prox.dual_frame(dictionary, damping).T

@@ -2,13 +2,13 @@ import math
 
 import pytest
 import torch
-from conftest import dense_matrix
 from hypothesis import given
 from hypothesis import strategies as st
-from test_prox import CONVOLUTIONS, Problem, problems, random_metric
 from torch import Tensor
 
 from detrame import prox
+from tests.conftest import dense_matrix
+from tests.test_prox import CONVOLUTIONS, Problem, problems, random_metric
 
 
 @given(problems())

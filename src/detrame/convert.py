@@ -8,9 +8,11 @@ own Q-Metric ReLU. What neither way reaches is listed in ``unconverted``.
 
 import copy
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 import torch
@@ -256,7 +258,8 @@ def _trace(net: nn.Module) -> fx.GraphModule | str:
 def _rewrite_graph(net: fx.GraphModule, calls: list[_Call], iterations: int) -> list[Unconverted]:
     """Give every ReLU node of the graph a Q-Metric ReLU of its own; return the ReLUs that are left."""
     unconverted = []
-    nodes = iter([node for node in net.graph.nodes if _is_relu(net, node)])
+    nodes = iter(places := [node for node in net.graph.nodes if _is_relu(net, node)])
+    uses = Counter(place.target for place in places)
     for call in calls:
         if call.path and not isinstance(call.module, nn.ReLU):
             unconverted.append(Unconverted(call.path, f"inside {type(call.module).__name__}, which is not traced"))
@@ -265,7 +268,9 @@ def _rewrite_graph(net: fx.GraphModule, calls: list[_Call], iterations: int) -> 
         if isinstance(activation := _activation(call, iterations), str):
             unconverted.append(Unconverted(call.path or str(node), activation))
             continue
-        name, in_place = _free_name(net, node), _acts_in_place(net, node)
+        in_place = _acts_in_place(net, node)
+        keeps_name = node.op == "call_module" and uses[node.target] == 1
+        name = str(node.target) if keeps_name else _free_name(net, node)
         net.add_submodule(name, activation)
         _replace(node, name, in_place)
     net.delete_all_unused_submodules()
@@ -282,19 +287,14 @@ def _is_relu(net: fx.GraphModule, node: fx.Node) -> bool:
 
 
 def _free_name(net: fx.GraphModule, node: fx.Node) -> str:
-    """The ReLU module's own name if it has one and this is its only place; else a new name beside it."""
-    if node.op == "call_module":
-        base = str(node.target)
-        if sum(other.target == base for other in net.graph.nodes) == 1:
-            return base
-    else:
-        base = "q_metric_relu"
+    """A name for the module of one place among several, beside the module that served them all if there was one."""
+    base = str(node.target) if node.op == "call_module" else "q_metric_relu"
     taken = {name for name, _ in net.named_modules()}
-    return next(name for index in range(len(taken) + 1) if (name := f"{base}_{index}") not in taken)
+    return next(name for index in count() if (name := f"{base}_{index}") not in taken)
 
 
 def _replace(node: fx.Node, name: str, in_place: bool) -> None:
-    """Call module `name` in the place of a ReLU node; if that acts in place, later uses of its input mean the result."""
+    """Call module `name` in a ReLU node's place; if that acts in place, later uses of its input mean the result."""
     source = node.args[0] if node.args else node.kwargs["input"]
     assert isinstance(source, fx.Node)
     nodes = list(node.graph.nodes)

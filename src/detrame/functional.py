@@ -91,13 +91,12 @@ def _check(
     z: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor, iterations: int, tolerance: float | None
 ) -> None:
     check_iterations(iterations)
+    check_tolerance(tolerance)
     operators.check_weight(coupling, "coupling")
     operators.check_input(z, coupling)
     for name, vector in (("gain", gain), ("threshold", threshold)):
         if vector.shape != coupling.shape[:1]:
             raise ValueError(f"{name} must have shape ({coupling.shape[0]},), got {tuple(vector.shape)}")
-    if tolerance is not None and not tolerance >= 0:
-        raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")
 
 
 def check_iterations(iterations: int) -> None:
@@ -106,3 +105,9 @@ def check_iterations(iterations: int) -> None:
         raise TypeError(f"iterations must be an int, got {iterations!r}")
     if iterations < 1:
         raise ValueError(f"iterations must be at least 1, got {iterations}")
+
+
+def check_tolerance(tolerance: float | None) -> None:
+    """Raise a ValueError unless `tolerance` is None or a number >= 0."""
+    if tolerance is not None and not tolerance >= 0:
+        raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")

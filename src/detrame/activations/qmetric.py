@@ -9,7 +9,8 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from detrame import operators
-from detrame.functional import check_iterations, q_metric_relu
+from detrame.errors import unknown
+from detrame.functional import check_iterations, check_tolerance, q_metric_relu
 
 
 def _relu(coupling: Tensor, gain: Tensor, threshold: Tensor) -> None:
@@ -79,8 +80,9 @@ class QMetricReLU(nn.Module):
     ) -> None:
         super().__init__()
         check_iterations(iterations)
+        check_tolerance(tolerance)
         if init not in INITIALISATIONS:
-            raise ValueError(f"unknown init {init!r}, choose from {', '.join(INITIALISATIONS)}")
+            raise unknown("init", init, INITIALISATIONS)
         shape = _coupling_shape(channels, kernel_size, dim, groups)
         self.iterations = iterations
         self.init = init

@@ -54,6 +54,8 @@ def list_models(
     *, iterations: int = 2, num_classes: int = 10, in_channels: int = 3, image_size: int = 32
 ) -> dict[str, ModelInfo]:
     """The paper's networks by name, in its order, each with its parameters and multiply-adds for one image."""
+    if image_size < 1:
+        raise ValueError(f"image_size must be at least 1, got {image_size}")
 
     def count(name: str, activation: str) -> Cost:
         model = create_model(

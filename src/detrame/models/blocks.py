@@ -30,6 +30,12 @@ class Options:
         for name in ("num_classes", "in_channels"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("mean", "std"):
+            values = getattr(self, name)
+            if values is not None and len(values) != self.in_channels:
+                raise ValueError(f"{name} needs one number for each of {self.in_channels} channels, got {values}")
+        if self.std is not None and not all(value > 0 for value in self.std):
+            raise ValueError(f"std must be positive, got {self.std}")
 
     def norm_layer(self, channels: int) -> nn.Module:
         """Batch normalisation, or nothing."""
@@ -55,8 +61,6 @@ class Normalise(nn.Module):
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
-        if len(mean) != len(std) or any(not value > 0 for value in std):
-            raise ValueError(f"expected one mean and one positive std a channel, got mean={mean} and std={std}")
         self.register_buffer("mean", torch.tensor(mean).reshape(-1, 1, 1))
         self.register_buffer("std", torch.tensor(std).reshape(-1, 1, 1))
 

@@ -1,0 +1,77 @@
+import subprocess
+import sys
+import time
+
+import pytest
+
+import detrame
+from detrame import cli
+from detrame.errors import Failure
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([]) == 0
+    assert "models" in capsys.readouterr().out
+    assert cli.run(["models", "--help"]) == 0
+    assert "--iterations" in capsys.readouterr().out
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"detrame {detrame.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["modles"], "Did you mean 'models'"),
+        (["models", "--iteration", "2"], "--iterations"),
+        (["models", "--iterations", "two"], "should be a valid integer"),
+        (["models", "--iterations", "0"], "iterations must be at least 1, got 0"),
+        (["models", "--num-classes", "0"], "num_classes must be at least 1, got 0"),
+        (["models", "--in-channels", "-3"], "in_channels must be at least 1, got -3"),
+        (["models", "--image-size", "0"], "image_size must be at least 1, got 0"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == 2
+    captured = capsys.readouterr()
+    assert complaint in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(Failure("no data"), 1), (OSError(28, "No space left"), 1), (ValueError("no such"), 2)]
+)
+def test_exit_status_of_an_error(
+    error: Exception, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("detrame.models.list_models", fail)
+    assert cli.run(["models"]) == status
+    assert capsys.readouterr().err == f"detrame: {error}\n"
+
+
+def test_a_bug_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("detrame.models.list_models", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli.run(["models"])
+
+
+def test_the_command_is_installed_and_starts_without_pytorch() -> None:
+    code = "import sys; from detrame import cli; cli.run(['--help']); sys.exit('torch' in sys.modules)"
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert time.perf_counter() - start < 5  # under a second on an idle machine; tests run beside each other
+    assert "Usage: detrame" in done.stdout
+
+
+def test_main_exits_with_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["detrame", "--version"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 0

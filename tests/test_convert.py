@@ -1,0 +1,269 @@
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import detrame
+from detrame.activations import QMetricReLU, q_metric_relus
+from detrame.convert import Unconverted
+
+IMAGES = torch.randn(2, 3, 8, 8)
+
+
+class Residual(nn.Module):
+    """A residual block with one shared ReLU module, as they are often written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv2d(3, 6, 5, padding=2), nn.BatchNorm2d(6)
+        self.conv2, self.norm2 = nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6)
+        self.shortcut = nn.Conv2d(3, 6, 1)
+        self.relu = nn.ReLU(inplace=True)
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = self.shortcut(x)
+        out = self.relu(self.norm1(self.conv1(x)))
+        out = self.relu(self.norm2(self.conv2(out)) + shortcut)
+        return self.head(out.mean((2, 3)))
+
+
+class Functional(nn.Module):
+    """Every way to call relu as a function, in place and not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 4, padding=2)
+        self.linear1, self.linear2 = nn.Linear(4, 5), nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.conv(x))
+        x = torch.relu(x.mean((2, 3)))
+        x = self.linear1(x).relu()
+        x = self.linear2(x)
+        x.relu_()
+        F.relu(input=x - 0.1, inplace=True)
+        return F.relu_(x - 0.1) + F.relu(x - 0.2, inplace=True)
+
+
+class Branches(nn.Module):
+    """Cannot be traced: what it does depends on the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.relu, self.unused = nn.Conv2d(3, 4, 3), nn.ReLU(), nn.ReLU()
+        self.shared = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.relu(self.conv(x))
+        if x.sum() > 0:
+            x = self.shared(x - 0.1)
+        return F.relu(self.shared(x - 0.1))
+
+
+class Dropped(nn.Module):
+    """Its forward pass differs between training and evaluation, unseen by a trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(F.relu(self.linear(x)), training=self.training)
+
+
+def sequential() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Conv2d(4, 6, 1),
+        nn.ReLU(True),
+        nn.Flatten(),
+        nn.Linear(216, 5),
+    )
+
+
+NETWORKS = {
+    "a Sequential": sequential,
+    "a residual network with a shared ReLU": Residual,
+    "functional relu": Functional,
+    "ours": lambda: detrame.create_model("resnet8", activation="relu"),
+    "ours, wide": lambda: detrame.create_model("wideresnet10_1", activation="relu"),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_outputs_are_unchanged_and_the_network_trains(name: str) -> None:
+    net = NETWORKS[name]()
+    before = copy.deepcopy(net.state_dict())
+    converted = detrame.convert(net, IMAGES, iterations=3)
+    assert converted.unconverted == []
+    for x in (IMAGES, torch.randn(5, 3, 8, 8)):
+        torch.testing.assert_close(converted.eval()(x), net.eval()(x), rtol=1e-5, atol=1e-5)
+    acts = q_metric_relus(converted)
+    assert acts
+    assert {act.iterations for act in acts} == {3}
+    assert not any(isinstance(m, nn.ReLU) for m in converted.modules())
+    assert set(before) <= set(converted.state_dict())
+    converted.train()
+    optimizer = torch.optim.SGD(detrame.parameter_groups(converted), lr=0.01)
+    detrame.project_after(optimizer, converted)
+    old = [p.detach().clone() for p in acts[0].parameters()]
+    converted(IMAGES).square().mean().backward()
+    optimizer.step()
+    assert any((p != q).any() for p, q in zip(acts[0].parameters(), old, strict=True))
+    assert not q_metric_relus(net)
+    assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
+
+
+def left_in(net: nn.Module) -> list[Unconverted]:
+    left = net.unconverted
+    assert isinstance(left, list)
+    return left
+
+
+def kernels(net: nn.Module) -> list[tuple[int, ...]]:
+    return [tuple(act.coupling.shape) for act in q_metric_relus(net)]
+
+
+def test_channels_and_filters_come_from_the_example() -> None:
+    assert kernels(detrame.convert(sequential(), IMAGES)) == [(4, 4, 3, 3), (6, 6, 1, 1)]
+    # The last convolution upstream: 5x5, then the second 3x3 (the shortcut ran before it).
+    assert kernels(detrame.convert(Residual(), IMAGES)) == [(6, 6, 5, 5), (6, 6, 3, 3)]
+    # A 4x4 filter becomes 3x3; averages after a convolution and linear layers are feature vectors.
+    assert kernels(detrame.convert(Functional(), IMAGES)) == [(4, 4, 3, 3), (4, 4), *[(5, 5)] * 5]
+    assert kernels(detrame.convert(nn.Sequential(nn.ReLU()), IMAGES)) == [(3, 3, 1, 1)]
+    assert kernels(detrame.convert(nn.ReLU(), IMAGES)) == [(3, 3, 1, 1)]
+    tokens = nn.Sequential(nn.Linear(8, 5), nn.ReLU())
+    assert kernels(detrame.convert(tokens, IMAGES)) == [(5, 5)]
+    line = nn.Sequential(nn.Conv1d(3, 4, 5), nn.ReLU(), nn.ConvTranspose1d(4, 2, 2), nn.ReLU())
+    assert kernels(detrame.convert(line, torch.randn(1, 3, 9))) == [(4, 4, 5), (2, 2, 1)]
+    volume = nn.Sequential(nn.Conv3d(1, 2, 3), nn.ReLU())
+    assert kernels(detrame.convert(volume, torch.randn(1, 1, 4, 4, 4))) == [(2, 2, 3, 3, 3)]
+
+
+def test_a_network_of_modules_keeps_its_class_and_modes() -> None:
+    net = sequential()
+    net[1].eval()
+    converted = detrame.convert(net, IMAGES)
+    assert type(converted) is nn.Sequential
+    assert isinstance(converted[2], QMetricReLU)
+    assert [m.training for m in converted] == [m.training for m in net] == [True, False, True, True, True, True, True]
+    assert torch.equal(converted[1].running_mean, torch.zeros(4))  # type: ignore[arg-type]
+
+
+def test_in_place_conversion() -> None:
+    net = sequential()
+    assert detrame.convert(net, IMAGES, inplace=True) is net
+    assert len(q_metric_relus(net)) == 2
+    functional = Functional()
+    converted = detrame.convert(functional, IMAGES, inplace=True)
+    assert converted.conv is functional.conv
+
+
+def test_converting_again_changes_nothing() -> None:
+    once = detrame.convert(Residual(), IMAGES)
+    twice = detrame.convert(once, IMAGES)
+    assert kernels(twice) == kernels(once)
+    torch.testing.assert_close(twice.eval()(IMAGES), once.eval()(IMAGES))
+
+
+def test_what_cannot_be_traced_is_listed() -> None:
+    with pytest.warns(UserWarning, match="4 ReLU left unconverted"):
+        converted = detrame.convert(Branches(), IMAGES)
+    assert isinstance(converted.relu, QMetricReLU)
+    left = {entry.where: entry.reason for entry in left_in(converted)}
+    assert set(left) == {"shared", "forward", "unused"}
+    assert "several places, and the forward pass cannot be traced" in left["shared"]
+    assert "a function call, and the forward pass cannot be traced" in left["forward"]
+    assert left["unused"] == "the example's run does not reach it"
+
+
+def test_a_forward_pass_that_depends_on_the_mode_is_not_traced() -> None:
+    with pytest.warns(UserWarning, match="differs between training and evaluation"):
+        converted = detrame.convert(Dropped(), torch.randn(2, 3))
+    assert isinstance(converted, Dropped)
+
+
+def test_relus_inside_modules_that_are_not_traced_are_listed() -> None:
+    net = nn.Sequential(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), nn.ReLU())
+    with pytest.warns(UserWarning, match="0: inside TransformerEncoderLayer, which is not traced"):
+        converted = detrame.convert(net, torch.randn(2, 3, 4))
+    assert len(q_metric_relus(converted)) == 1
+
+
+@pytest.mark.parametrize(
+    ("net", "x", "reason"),
+    [
+        (nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), IMAGES[0], "give a batched example"),
+        (nn.Sequential(nn.ReLU()), torch.ones(2, 3, dtype=torch.int64), "int64"),
+        (nn.Sequential(nn.ReLU()), torch.ones(1, 1, 1, 1, 1, 1), r"shape \(1, 1, 1, 1, 1, 1\)"),
+    ],
+)
+def test_tensors_no_coupling_fits(net: nn.Module, x: Tensor, reason: str) -> None:
+    with pytest.warns(UserWarning, match=reason):
+        converted = detrame.convert(net, x)
+    assert len(left_in(converted)) == 1
+
+
+def test_a_place_that_fits_beside_one_that_does_not() -> None:
+    class Mixed(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(x) + F.relu(x[None, None, None])[0, 0, 0]
+
+    with pytest.warns(UserWarning, match="1 ReLU left unconverted"):
+        converted = detrame.convert(Mixed(), torch.ones(1, 1, 1))
+    assert len(q_metric_relus(converted)) == 1
+
+
+def test_an_in_place_relu_whose_input_is_used_again() -> None:
+    class Reused(nn.Module):
+        def __init__(self, times: int) -> None:
+            super().__init__()
+            self.linear, self.relu, self.times = nn.Linear(3, 3), nn.ReLU(inplace=True), times
+
+        def forward(self, x: Tensor) -> Tensor:
+            z = self.linear(x)
+            for _ in range(self.times):
+                self.relu(z)
+            return z
+
+    # A module swap cannot change what later uses of z mean, so it says so; a traced network can.
+    with pytest.warns(UserWarning, match="outputs differ"):
+        detrame.convert(Reused(1), torch.randn(4, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        detrame.convert(Reused(2), torch.randn(4, 3))
+
+
+def test_several_arguments_half_precision_and_autocast() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.relu = nn.Linear(3, 4), nn.ReLU()
+
+        def forward(self, x: Tensor, options: dict[str, Tensor]) -> Tensor:
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=x.dtype == torch.float32):
+                return self.relu(self.linear(x + options["shift"]))
+
+    example = (torch.randn(2, 3), {"shift": torch.randn(3)})
+    converted = detrame.convert(Two(), example)
+    assert converted.relu.coupling.dtype == torch.float32  # type: ignore[union-attr]
+    converted = detrame.convert(Two().double(), (example[0].double(), {"shift": torch.zeros(3).double()}))
+    assert converted.relu.coupling.dtype == torch.float64  # type: ignore[union-attr]
+
+
+def test_bad_input() -> None:
+    with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
+        detrame.convert(sequential(), IMAGES, iterations=0)
+    scripted = torch.jit.script(nn.ReLU())
+    with pytest.raises(TypeError, match="scripted"):
+        detrame.convert(scripted, IMAGES)
+    net = sequential()
+    with pytest.raises(RuntimeError):
+        detrame.convert(net, torch.randn(2, 5, 8, 8))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in net.modules())

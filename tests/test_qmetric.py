@@ -1,0 +1,254 @@
+import copy
+import io
+import shutil
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, stack_module_state, vmap
+
+import detrame
+from detrame import QMetricReLU, operators
+from detrame.activations import INITIALISATIONS
+from tests.conftest import STRUCTURES, literal
+
+
+def module(structure: str, *, init: str = "random", iterations: int = 3, **options: Any) -> tuple[QMetricReLU, Tensor]:
+    shape, input_shape = STRUCTURES[structure]
+    dim, groups = len(shape) - 2, shape[0] // shape[1]
+    kernel = list(shape[2:]) if dim else None
+    act = QMetricReLU(shape[0], kernel, iterations, dim=dim, groups=groups, init=init, **options)
+    return act, torch.randn(input_shape)
+
+
+@pytest.fixture(params=STRUCTURES)
+def structure(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_the_contract_of_the_design() -> None:
+    act = QMetricReLU(96, kernel_size=3, iterations=2)
+    assert {name: tuple(p.shape) for name, p in act.named_parameters()} == {
+        "coupling": (96, 96, 3, 3),
+        "gain": (96,),
+        "threshold": (96,),
+    }
+    assert QMetricReLU(64, dim=0, iterations=3).coupling.shape == (64, 64)
+    assert QMetricReLU(8, dim=1, groups=4).coupling.shape == (8, 2, 3)
+    assert QMetricReLU(8, (1, 3, 5), dim=3).coupling.shape == (8, 8, 1, 3, 5)
+
+
+def test_starts_as_relu(structure: str) -> None:
+    act, z = module(structure, init="relu")
+    assert torch.equal(act(z), z.relu())
+
+
+@pytest.mark.parametrize("init", INITIALISATIONS)
+def test_every_initialisation_meets_the_constraints(init: str) -> None:
+    act, _ = module("conv2d, groups", init=init)
+    assert_projected(act)
+    assert (act.coupling != 0).any() == (init != "relu")
+    assert (act.gain != 1).any() == (init == "random")
+
+
+def test_reset_parameters_starts_again() -> None:
+    act, z = module("conv2d", init="relu")
+    with torch.no_grad():
+        act.coupling.fill_(0.1)
+    act.reset_parameters()
+    assert torch.equal(act(z), z.relu())
+
+
+def test_forward_is_the_function(structure: str) -> None:
+    act, z = module(structure)
+    expected = literal(z, act.coupling, act.gain, act.threshold, 3)[-1]
+    torch.testing.assert_close(act(z), expected)
+
+
+def test_tolerance_is_for_evaluation_only() -> None:
+    act, z = module("conv2d", iterations=30, tolerance=0.5)
+    exact = module("conv2d", iterations=30)[0]
+    exact.load_state_dict(act.state_dict())
+    assert torch.equal(act.train()(z), exact(z))
+    assert not torch.equal(act.eval()(z), exact(z))
+
+
+def test_autocast_returns_half_precision_and_keeps_no_second_copy() -> None:
+    act, _ = module("conv2d, 1x1")
+    z = torch.randn(8, 4, 6, 6).bfloat16().requires_grad_()
+    kept = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        u = act(z)
+    assert u.dtype == torch.bfloat16
+    assert {t.dtype for t in kept if t.numel() == z.numel()} == {torch.bfloat16}
+    assert len({t.data_ptr() for t in kept if t.numel() == z.numel()}) == 1 + act.iterations
+    torch.testing.assert_close(u.float(), act(z.float()), rtol=0.05, atol=0.05)
+    u.float().sum().backward()
+    assert act.coupling.grad is not None
+    assert act.coupling.grad.dtype == torch.float32
+
+
+def test_channels_last_stays_channels_last() -> None:
+    act, z = module("conv2d")
+    fast = z.contiguous(memory_format=torch.channels_last)
+    assert act(fast).is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(act(fast), act(z))
+
+
+def test_compiles_without_graph_breaks(structure: str) -> None:
+    act, z = module(structure)
+    torch._dynamo.reset()
+    compiled = torch.compile(act, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(z), act(z))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
+def test_compiled_training_equals_eager() -> None:
+    act, z = module("conv2d")
+    twin = copy.deepcopy(act)
+    for run in (act, torch.compile(twin, fullgraph=True)):
+        run(z).square().sum().backward()
+    for (name, p), q in zip(act.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(q.grad, p.grad, msg=name)
+
+
+def test_exports_with_a_free_batch_size(structure: str) -> None:
+    act, z = module(structure)
+    z = torch.cat([z, z])
+    program = torch.export.export(act.eval(), (z,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    for inputs in (z, torch.cat([z, z])):
+        torch.testing.assert_close(program.module()(inputs), act(inputs))
+
+
+def test_vmap_over_inputs_and_over_networks(structure: str) -> None:
+    act, z = module(structure)
+    stacked = torch.stack([z, 2 * z, -z])
+    torch.testing.assert_close(vmap(act)(stacked), torch.stack([act(one) for one in stacked]))
+    acts = [module(structure)[0] for _ in range(3)]
+    parameters, buffers = stack_module_state(acts)
+    together = vmap(lambda p, b, x: functional_call(act, (p, b), (x,)))(parameters, buffers, stacked)
+    torch.testing.assert_close(together, torch.stack([a(x) for a, x in zip(acts, stacked, strict=True)]))
+
+
+@pytest.mark.parametrize("name", ["coupling", "gain", "threshold"])
+def test_functional_gradient_of_one_parameter_alone(name: str) -> None:
+    act, z = module("conv2d")
+    loss = grad(lambda p: functional_call(act, {name: p}, (z,)).square().sum())
+    act(z).square().sum().backward()
+    torch.testing.assert_close(loss(act.get_parameter(name).detach()), act.get_parameter(name).grad)
+
+
+def test_deepcopy_state_dict_and_repr() -> None:
+    act, z = module("conv2d, groups", tolerance=1e-3, zero_diagonal=False)
+    twin = copy.deepcopy(act)
+    assert torch.equal(twin(z), act(z))
+    assert twin.coupling is not act.coupling
+    file = io.BytesIO()
+    torch.save(act.state_dict(), file)
+    file.seek(0)
+    other = module("conv2d, groups")[0].eval()
+    other.load_state_dict(torch.load(file, weights_only=True))
+    assert list(act.state_dict()) == ["coupling", "gain", "threshold"]
+    torch.testing.assert_close(other(z), act(z))
+    expected = "4, kernel_size=(3, 3), iterations=3, groups=2, zero_diagonal=False, tolerance=0.001"
+    assert repr(act) == f"QMetricReLU({expected})"
+    assert repr(QMetricReLU(4, dim=0)) == "QMetricReLU(4, dim=0, iterations=2)"
+    assert repr(QMetricReLU(4, dim=1)) == "QMetricReLU(4, kernel_size=(3,), iterations=2, dim=1)"
+
+
+def assert_projected(act: QMetricReLU) -> None:
+    assert (operators.diagonal(act.coupling) == 0).all()
+    assert act.gain.min() >= 0
+    assert act.gain.max() <= 1
+    assert act.threshold.min() >= 0
+
+
+def spoilt(**options: Any) -> QMetricReLU:
+    act, _ = module("conv2d, groups", **options)
+    with torch.no_grad():
+        for p in act.parameters():
+            p.normal_(0, 3)
+    return act
+
+
+def test_projection_is_the_nearest_point_of_the_constraints() -> None:
+    act = spoilt()
+    coupling, gain, threshold = (p.detach().clone() for p in act.parameters())
+    detrame.project_(nn.Sequential(nn.Linear(2, 2), nn.ModuleList([act])))
+    assert_projected(act)
+    operators.diagonal(coupling).zero_()
+    assert torch.equal(act.coupling, coupling)
+    assert torch.equal(act.gain, gain.clamp(0, 1))
+    assert torch.equal(act.threshold, threshold.clamp(min=0))
+
+
+def test_projection_respects_a_coupling_with_a_diagonal() -> None:
+    act = spoilt(zero_diagonal=False)
+    before = act.coupling.detach().clone()
+    detrame.project_(act)
+    assert torch.equal(act.coupling, before)
+    assert act.threshold.min() >= 0
+
+
+def test_project_after_every_step_until_removed() -> None:
+    act, z = module("conv2d")
+    model = nn.Sequential(nn.Conv2d(3, 3, 1), act)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    handle = detrame.project_after(optimizer, model)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(z).square().mean().backward()
+        optimizer.step()
+
+    step()
+    assert_projected(act)
+    handle.remove()
+    step()
+    assert (operators.diagonal(act.coupling) != 0).any()
+
+
+def test_parameter_groups_decay_all_but_gain_and_threshold() -> None:
+    act, _ = module("conv2d")
+    linear = nn.Linear(2, 2)
+    linear.bias.requires_grad_(False)
+    decayed, free = detrame.parameter_groups(nn.ModuleList([linear, act, act]), weight_decay=0.1)
+    assert [id(p) for p in decayed["params"]] == [id(linear.weight), id(act.coupling)]
+    assert [id(p) for p in free["params"]] == [id(act.gain), id(act.threshold)]
+    assert (decayed["weight_decay"], free["weight_decay"]) == (0.1, 0.0)
+    assert len(detrame.parameter_groups(nn.Linear(2, 2))) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"iterations": 0}, "iterations must be at least 1, got 0"),
+        ({"kernel_size": 2}, "kernel_size must be odd, so that the coupling has a centre, got 2"),
+        ({"kernel_size": -3}, "got -3"),
+        ({"kernel_size": (3, 4)}, r"got \(3, 4\)"),
+        ({"kernel_size": (3, 3, 3)}, "has 3 axes, dim is 2"),
+        ({"groups": 3}, "groups must divide channels, got groups=3 for 4 channels"),
+        ({"groups": 0}, "groups=0"),
+        ({"channels": 0}, "channels must be at least 1, got 0"),
+        ({"dim": 4}, "dim must be 0"),
+        ({"dim": 0, "kernel_size": 3}, "takes no kernel_size, got 3"),
+        ({"init": "rleu"}, "unknown init 'rleu': did you mean 'relu'"),
+        ({"tolerance": -1.0}, "tolerance must be a number >= 0, got -1.0"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        QMetricReLU(**({"channels": 4} | arguments))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("z", [torch.zeros(1, 3, 4, 4), torch.zeros(4, 4)])
+def test_an_input_that_does_not_fit(z: Tensor) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        QMetricReLU(4)(z)
