@@ -1,0 +1,1 @@
+"""The command line: arguments in, calls out; the only place that prints."""
