@@ -1,9 +1,9 @@
 """Downloads that resume, are checked against a published MD5, and appear whole or not at all."""
 
+import hashlib
 import http.client
 import os
 from collections.abc import Callable
-from hashlib import md5
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -34,29 +34,32 @@ def download(archive: Archive, folder: Path, progress: Progress | None = None) -
             f"cannot fetch {archive.url} ({error}): type the same again to resume, "
             f"or fetch it elsewhere and put it at {target}"
         ) from error
-    try:
-        check_md5(part, archive)
-    except Failure:
+    if (found := _md5(part)) != archive.md5:
         part.unlink()  # what is wrong cannot be resumed
-        raise
+        raise Failure(
+            f"what came from {archive.url} is damaged or another file: its MD5 is {found}, "
+            f"the published one is {archive.md5}; type the same again to start over"
+        )
     os.replace(part, target)
     return target
 
 
 def check_md5(path: Path, archive: Archive) -> None:
     """Raise a Failure unless `path` is the published file."""
-    digest = md5(usedforsecurity=False)
     try:
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
+        found = _md5(path)
     except OSError as error:
         raise Failure(f"cannot read {path} ({error}): fetch {archive.url}") from error
-    if digest.hexdigest() != archive.md5:
+    if found != archive.md5:
         raise Failure(
-            f"{path} is cut, damaged or another file: its MD5 is {digest.hexdigest()}, that of "
-            f"{archive.filename} is {archive.md5}; remove it and fetch {archive.url} again"
+            f"{path} is cut, damaged or another file: its MD5 is {found}, that of {archive.filename} "
+            f"is {archive.md5}; remove it and fetch {archive.url} again"
         )
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _fetch(archive: Archive, part: Path, progress: Progress | None) -> None:

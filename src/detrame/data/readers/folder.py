@@ -33,11 +33,15 @@ def read(path: Path, *, size: int | None, split_seed: int) -> tuple[Split, Split
     images = _stacked([file for files in listed for file, _ in files], size)
     everything = Split(images, torch.tensor([label for files in listed for _, label in files]))
     if len(parts) == 2:
-        count = len(listed[0])
-        return everything[:count], everything[count:], classes
-    if len(everything) < 5:
+        train, test = everything[: len(listed[0])], everything[len(listed[0]) :]
+    elif len(everything) < 5:
         raise Failure(f"{path} has {len(everything)} images: too few to set a fifth aside for the test")
-    return *holdout(everything, len(everything) // 5, seed=split_seed), classes
+    else:
+        train, test = holdout(everything, len(everything) // 5, seed=split_seed)
+    for name, count in zip(classes, train.labels.bincount(minlength=len(classes)).tolist(), strict=True):
+        if not count:
+            raise Failure(f"{path} has no training image of class {name!r}: add some or remove its folder")
+    return train, test, classes
 
 
 def _listed(part: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:

@@ -15,7 +15,8 @@ from detrame.errors import Failure
 def read(path: Path) -> tuple[Split, Split]:
     """Train and test of the ``.npz`` at `path`; pickled objects inside are refused."""
     try:
-        with np.load(path, allow_pickle=False) as content:
+        # Opened here, since np.load leaves a broken file open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             return _split(content, "x", "y"), _split(content, "xt", "yt")
     except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise Failure(f"{path} is not an .npz with x, y, xt and yt ({error}): make it again") from error
