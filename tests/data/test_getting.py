@@ -86,7 +86,7 @@ def test_an_unsafe_archive_is_refused_whatever_its_md5(official: Path, patch_ent
 
 def test_other_images_are_refused(small: Splits, tmp_path: Path) -> None:
     other = write_npz(tmp_path / "other.npz", toy(seed=5))
-    with pytest.raises(Failure, match=r"this is not Small: the digest of its content, .* is not a known one"):
+    with pytest.raises(Failure, match=r"other.npz is not Small: the digest of its content, .* is not a known one"):
         get("cifar10", other)
     fewer = write_npz(tmp_path / "fewer.npz", (small[0][:9], small[1]))
     with pytest.raises(Failure, match="9 training and 6 test images, where there should be 10 and 6"):
@@ -101,7 +101,7 @@ def test_cifar100(tmp_path: Path, patch_entry: PatchEntry) -> None:
     path = write_cifar100(tmp_path / "any name.tar.gz", toy(classes=100))
     known = CATALOGUE["cifar100"]
     patch_entry("cifar100", replace(known, counts=(10, 6), archives=(Archive("x/c", md5(path)),)))
-    with pytest.raises(Failure, match="this is not CIFAR-100: the digest"):
+    with pytest.raises(Failure, match="is not CIFAR-100: the digest"):
         get("cifar100", path)
 
 

