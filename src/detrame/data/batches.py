@@ -1,0 +1,86 @@
+"""Batches made on the device: the data set lives there as 8-bit pixels, and so does the epoch drawn from it."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from detrame.data.augment import Plan, augmented, epoch_plan, pad
+from detrame.data.dataset import Split
+
+
+class Batches:
+    """Epochs of shuffled, cropped and flipped batches, each a pure function of the seed and the epoch's number.
+
+    Pixels come out in [0, 1]: the network normalises them. The border that a crop may show is the `mean` pixel, so
+    that it is zero after normalisation, as when normalised images are padded with zeros; up to rounding to the
+    nearest of 256 levels, since images stay 8-bit until they are served.
+
+    Args:
+        split: the images; batches are made on their device.
+        batch_size: images a batch.
+        seed: what draws order, crops and flips.
+        crop_padding: how far a crop may reach over the edge.
+        flip: whether half of the images are mirrored left to right.
+        mean: colour of the border, ``(C,)`` in [0, 1]; needed for crops.
+        shuffle: whether the order is drawn.
+        drop_last: whether a smaller last batch is left out.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        batch_size: int,
+        *,
+        seed: int,
+        crop_padding: int = 0,
+        flip: bool = False,
+        mean: Sequence[float] | None = None,
+        shuffle: bool = True,
+        drop_last: bool = False,
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        if crop_padding < 0:
+            raise ValueError(f"crop_padding must be at least 0, got {crop_padding}")
+        if crop_padding and (mean is None or len(mean) != split.images.shape[1]):
+            raise ValueError(f"crops need the mean pixel, {split.images.shape[1]} numbers, got {mean}")
+        self._split = split
+        self._batch_size = batch_size
+        self._seed = seed
+        self._crop_padding = crop_padding
+        self._flip = flip
+        self._shuffle = shuffle
+        self._drop_last = drop_last
+        self._padded = split.images
+        if crop_padding and mean is not None:
+            self._padded = pad(split.images, crop_padding, torch.tensor(mean).mul(255).round())
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        full, rest = divmod(len(self._split), self._batch_size)
+        return full + bool(rest and not self._drop_last)
+
+    def plan(self, epoch: int) -> Plan:
+        """What `epoch` will do with every image, on the CPU."""
+        return epoch_plan(
+            self._seed,
+            epoch,
+            len(self._split),
+            shuffle=self._shuffle,
+            crop_padding=self._crop_padding,
+            flip=self._flip,
+        )
+
+    def epoch(self, epoch: int, *, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the batches of an epoch from step `start` on: float images ``(B, C, H, W)`` in [0, 1], labels ``(B,)``.
+
+        Those from step k on are the same whether or not the ones before were asked for.
+        """
+        plan = self.plan(epoch).to(self._split.images.device)
+        height, width = self._split.images.shape[2:]
+        images = augmented(self._padded, plan, (height, width))
+        labels = self._split.labels[plan.order]
+        for step in range(start, len(self)):
+            batch = slice(step * self._batch_size, (step + 1) * self._batch_size)
+            yield images[batch].float().div_(255), labels[batch]

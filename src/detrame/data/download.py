@@ -1,0 +1,87 @@
+"""Downloads that resume, are checked against a published MD5, and appear whole or not at all."""
+
+import hashlib
+import http.client
+import os
+from collections.abc import Callable
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from detrame.data.catalogue import Archive
+from detrame.errors import Failure
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with the file's name, the bytes there are so far, and how many there will be if the server says so."""
+
+_BLOCK = 1 << 18
+_TIMEOUT = 30  # seconds without a byte
+_RANGE_NOT_SATISFIABLE = 416
+
+
+def download(archive: Archive, folder: Path, progress: Progress | None = None) -> Path:
+    """Fetch `archive` into `folder`, unless it is there already; a download cut short is taken up where it stopped."""
+    target = folder / archive.filename
+    if target.exists():
+        check_md5(target, archive)
+        return target
+    part = target.with_name(target.name + ".part")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _fetch(archive, part, progress)
+    except (OSError, http.client.HTTPException) as error:
+        raise Failure(
+            f"cannot fetch {archive.url} ({error}): type the same again to resume, "
+            f"or fetch it elsewhere and put it at {target}"
+        ) from error
+    if (found := _md5(part)) != archive.md5:
+        part.unlink()  # what is wrong cannot be resumed
+        raise Failure(
+            f"what came from {archive.url} is damaged or another file: its MD5 is {found}, "
+            f"the published one is {archive.md5}; type the same again to start over"
+        )
+    os.replace(part, target)
+    return target
+
+
+def check_md5(path: Path, archive: Archive) -> None:
+    """Raise a Failure unless `path` is the published file."""
+    try:
+        found = _md5(path)
+    except OSError as error:
+        raise Failure(f"cannot read {path} ({error}): fetch {archive.url}") from error
+    if found != archive.md5:
+        raise Failure(
+            f"{path} is cut, damaged or another file: its MD5 is {found}, that of {archive.filename} "
+            f"is {archive.md5}; remove it and fetch {archive.url} again"
+        )
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _fetch(archive: Archive, part: Path, progress: Progress | None) -> None:
+    done = part.stat().st_size if part.exists() else 0
+    request = Request(archive.url, headers={"Range": f"bytes={done}-"} if done else {})
+    try:
+        response = urlopen(request, timeout=_TIMEOUT)
+    except HTTPError as error:
+        error.close()
+        if done and error.code == _RANGE_NOT_SATISFIABLE:  # nothing is left to send: all of it may be here
+            return
+        raise
+    with response, part.open("ab") as file:
+        if response.status != http.client.PARTIAL_CONTENT:
+            done = 0
+            file.truncate(0)
+        length = response.headers["Content-Length"]
+        total = done + int(length) if length else None
+        while block := response.read(_BLOCK):
+            file.write(block)
+            done += len(block)
+            if progress:
+                progress(archive.filename, done, total)
+    if total is not None and done < total:
+        raise ConnectionError(f"the connection ended after {done} of {total} bytes")

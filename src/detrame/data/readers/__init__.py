@@ -1,0 +1,1 @@
+"""One file a form in which data sets come. A reader returns train and test; it never unpickles and never writes."""

@@ -1,0 +1,103 @@
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from detrame.data.catalogue import Archive
+from detrame.data.download import download
+from detrame.errors import Failure
+
+from .server import Server, serve
+
+CONTENT = bytes(range(256)) * 4000  # about a megabyte
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serve(CONTENT) as running:
+        yield running
+
+
+@pytest.fixture
+def archive(server: Server) -> Archive:
+    return Archive(f"{server.url}/a.bin", hashlib.md5(CONTENT, usedforsecurity=False).hexdigest())
+
+
+def test_a_file_arrives_whole_and_says_how_it_goes(archive: Archive, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    path = download(archive, tmp_path / "new", lambda *now: told.append(now))
+    assert path.read_bytes() == CONTENT
+    assert [p.name for p in path.parent.iterdir()] == ["a.bin"]
+    assert told[-1] == ("a.bin", len(CONTENT), len(CONTENT))
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+
+
+def test_what_is_there_is_not_fetched_again(archive: Archive, server: Server, tmp_path: Path) -> None:
+    download(archive, tmp_path)
+    download(archive, tmp_path)
+    assert server.ranges == [None]
+
+
+def test_a_download_cut_short_is_resumed(archive: Archive, server: Server, tmp_path: Path) -> None:
+    server.send_at_most = 400_000
+    with pytest.raises(Failure, match=r"ended after 400000 of 1024000 bytes.*type the same again to resume"):
+        download(archive, tmp_path)
+    assert [p.name for p in tmp_path.glob("a.*")] == ["a.bin.part"]
+    server.send_at_most = None
+    assert download(archive, tmp_path).read_bytes() == CONTENT
+    assert server.ranges == [None, "bytes=400000-"]
+
+
+def test_a_part_that_is_complete_needs_no_more(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "a.bin.part").write_bytes(CONTENT)
+    assert download(archive, tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("part", [b"", b"x" * 1000, b"x" * 2_000_000])
+def test_a_server_that_cannot_resume_starts_over(archive: Archive, server: Server, tmp_path: Path, part: bytes) -> None:
+    server.knows_range = False
+    (tmp_path / "a.bin.part").write_bytes(part)
+    assert download(archive, tmp_path).read_bytes() == CONTENT
+
+
+def test_a_server_may_not_tell_the_length(archive: Archive, server: Server, tmp_path: Path) -> None:
+    server.tells_length = False
+    told: list[int | None] = []
+    assert download(archive, tmp_path, lambda _, __, total: told.append(total)).read_bytes() == CONTENT
+    assert set(told) == {None}
+
+
+@pytest.mark.parametrize("part", [b"", b"wrong", b"x" * 2_000_000])
+def test_a_wrong_file_is_never_kept(archive: Archive, server: Server, tmp_path: Path, part: bytes) -> None:
+    if part:
+        (tmp_path / "a.bin.part").write_bytes(part)
+    else:
+        server.content = CONTENT[:-1] + b"!"
+    with pytest.raises(Failure, match=r"what came from http://.*a\.bin is damaged or another file"):
+        download(archive, tmp_path)
+    assert not list(tmp_path.glob("a.*"))
+
+
+def test_a_wrong_file_put_there_by_hand_is_named_and_kept(archive: Archive, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"mine")
+    with pytest.raises(Failure, match=r"remove it and fetch http://.*a\.bin again"):
+        download(archive, tmp_path)
+    assert (tmp_path / "a.bin").read_bytes() == b"mine"
+    assert server.ranges == []
+
+
+def test_without_a_network_one_line_says_what_to_do(tmp_path: Path) -> None:
+    archive = Archive("http://127.0.0.1:9/a.bin", "0" * 32)
+    with pytest.raises(Failure) as caught:
+        download(archive, tmp_path)
+    message = str(caught.value)
+    assert message.startswith("cannot fetch http://127.0.0.1:9/a.bin")
+    assert message.endswith(f"or fetch it elsewhere and put it at {tmp_path / 'a.bin'}")
+    assert "\n" not in message
+
+
+def test_a_missing_file_is_a_failure(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"missing \(HTTP Error 404"):
+        download(Archive(f"{server.url}/missing", "0" * 32), tmp_path)
