@@ -13,6 +13,9 @@ SOURCE = Path(detrame.__file__).parent
 # Lower lines never import higher ones, and parts on one line never import each other.
 LAYERS = [
     ["cli"],
+    ["experiments"],
+    ["training"],
+    ["inference"],
     ["models", "data", "conversion"],
     ["activations"],
     ["functional", "prox"],

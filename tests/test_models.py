@@ -160,6 +160,7 @@ def test_the_general_families(name: str, convolutions: int) -> None:
         ("wideresnet16_0", {}, "got 16, 0"),
         ("resnet8", {"activation": "qmetrik"}, "unknown activation 'qmetrik': did you mean 'qmetric'"),
         ("resnet8", {"norm": "layer"}, "unknown norm 'layer'"),
+        ("resnet8", {"width": 0.0}, "width must be a positive number, got 0.0"),
         ("resnet8", {"iterations": 0}, "iterations must be at least 1, got 0"),
         ("resnet8", {"num_classes": 0}, "num_classes must be at least 1, got 0"),
         ("resnet8", {"in_channels": -1}, "in_channels must be at least 1, got -1"),
@@ -170,6 +171,13 @@ def test_the_general_families(name: str, convolutions: int) -> None:
 def test_bad_names_and_options(name: str, options: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         detrame.create_model(name, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["plainnet3", "resnet8", "wideresnet10_2"])
+def test_width_multiplies_the_channels(name: str) -> None:
+    thin, full = detrame.create_model(name, width=0.5), detrame.create_model(name)
+    ratio = cost(thin, (3, 8, 8)).parameters / cost(full, (3, 8, 8)).parameters
+    assert 0.24 < ratio < 0.3
 
 
 def test_a_name_is_registered_once() -> None:

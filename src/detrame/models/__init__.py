@@ -25,6 +25,7 @@ def create_model(
     std: Sequence[float] | None = None,
     norm: str | None = "batch",
     last_activation: bool = False,
+    width: float = 1.0,
 ) -> nn.Module:
     """A network by name, from pixels (N, in_channels, H, W) to logits (N, num_classes), at any size of image.
 
@@ -37,9 +38,10 @@ def create_model(
         mean, std: by channel; the network then normalises its input itself, and takes pixels.
         norm: "batch", or None for no normalisation between the layers.
         last_activation: PlainNet only: an activation after the class layer too, as the paper's table has it.
+        width: multiplies the channels of every hidden layer (the stem of a WideResNet excepted).
     """
     factory = activation_factory(activation, iterations=iterations) if isinstance(activation, str) else activation
-    options = Options(factory, num_classes, in_channels, mean, std, norm, last_activation)
+    options = Options(factory, num_classes, in_channels, mean, std, norm, last_activation, width)
     return build(name, options=options)
 
 

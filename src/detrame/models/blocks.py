@@ -23,6 +23,7 @@ class Options:
     std: Sequence[float] | None = None
     norm: str | None = "batch"
     last_activation: bool = False
+    width: float = 1.0
 
     def __post_init__(self) -> None:
         if self.norm not in NORMS:
@@ -30,12 +31,18 @@ class Options:
         for name in ("num_classes", "in_channels"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 < self.width < float("inf"):
+            raise ValueError(f"width must be a positive number, got {self.width}")
         for name in ("mean", "std"):
             values = getattr(self, name)
             if values is not None and len(values) != self.in_channels:
                 raise ValueError(f"{name} needs one number for each of {self.in_channels} channels, got {values}")
         if self.std is not None and not all(value > 0 for value in self.std):
             raise ValueError(f"std must be positive, got {self.std}")
+
+    def channels(self, published: int) -> int:
+        """The number of channels of a layer: the published one, times the width."""
+        return max(1, round(published * self.width))
 
     def norm_layer(self, channels: int) -> nn.Module:
         """Batch normalisation, or nothing."""

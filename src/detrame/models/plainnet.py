@@ -67,7 +67,7 @@ def plainnet(depth: int, options: Options) -> nn.Sequential:
     modules: list[nn.Module] = [options.normalise(), nn.Dropout(INPUT_DROPOUT)]
     inputs = options.in_channels
     for layer in LAYERS[depth]:
-        outputs = layer.channels or options.num_classes
+        outputs = options.channels(layer.channels) if layer.channels else options.num_classes
         modules += [options.conv(inputs, outputs, layer.kernel_size, layer.stride), options.norm_layer(outputs)]
         if layer.channels or options.last_activation:
             modules.append(options.activation(outputs, layer.kernel_size))

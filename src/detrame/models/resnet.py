@@ -38,12 +38,13 @@ class ResNet(nn.Module):
         if depth < 8 or (depth - 2) % 6:
             raise ValueError(f"a ResNet has 6n + 2 layers (8, 14, 20, ...), got {depth}")
         refuse_last_activation(options)
+        widths = [options.channels(width) for width in WIDTHS]
         self.normalise = options.normalise()
-        self.conv = options.conv(options.in_channels, WIDTHS[0], 3)
-        self.norm = options.norm_layer(WIDTHS[0])
+        self.conv = options.conv(options.in_channels, widths[0], 3)
+        self.norm = options.norm_layer(widths[0])
         self.relu = nn.ReLU(inplace=True)
-        self.blocks = stages(Block, (depth - 2) // 6, WIDTHS[0], WIDTHS, options)
-        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTHS[-1], options.num_classes))
+        self.blocks = stages(Block, (depth - 2) // 6, widths[0], widths, options)
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], options.num_classes))
         initialise_(self)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -52,7 +53,7 @@ class ResNet(nn.Module):
         return self.head(self.blocks(out))
 
 
-def stages(block: type[nn.Module], count: int, inputs: int, widths: tuple[int, ...], options: Options) -> nn.Sequential:
+def stages(block: type[nn.Module], count: int, inputs: int, widths: list[int], options: Options) -> nn.Sequential:
     """`count` blocks at each width; every stage but the first halves the size."""
     blocks = []
     for stage, outputs in enumerate(widths):

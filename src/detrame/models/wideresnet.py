@@ -40,7 +40,7 @@ class WideResNet(nn.Module):
                 f"a WideResNet has 6n + 4 layers (10, 16, 22, ...) and a width of at least 1, got {depth}, {width}"
             )
         refuse_last_activation(options)
-        widths = (16 * width, 32 * width, 64 * width)
+        widths = [options.channels(base * width) for base in (16, 32, 64)]
         self.normalise = options.normalise()
         self.conv = options.conv(options.in_channels, STEM, 3)
         self.blocks = stages(PreactivatedBlock, (depth - 4) // 6, STEM, widths, options)

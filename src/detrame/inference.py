@@ -1,0 +1,85 @@
+"""Predictions, and the one definition of every score that is reported."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from detrame.activations import QMetricReLU
+from detrame.functional import q_metric_relu
+from detrame.modes import evaluating
+
+
+@torch.no_grad()
+def predict(model: nn.Module, images: Tensor, *, batch_size: int = 1000) -> Tensor:
+    """Logits ``(N, classes)`` in float32 of images ``(N, C, H, W)``: uint8, or float pixels in [0, 1].
+
+    In eval mode, on the device of the images, in bfloat16 on a GPU.
+    """
+    with evaluating(model), precision(images.device):
+        return torch.cat([model(as_pixels(batch)).float() for batch in torch.split(images, batch_size)])
+
+
+def as_pixels(images: Tensor) -> Tensor:
+    """Float pixels in [0, 1] of 8-bit ones; channels_last on a GPU, where convolutions are faster so."""
+    pixels = images.float() / 255 if images.dtype == torch.uint8 else images
+    return pixels.contiguous(memory_format=torch.channels_last) if images.is_cuda else pixels
+
+
+def precision(device: torch.device) -> torch.autocast:
+    """The arithmetic of a device: bfloat16 autocast on a GPU, float32 on the CPU."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> float:
+    """Percent of the images whose largest logit is their label's."""
+    return 100 * (logits.argmax(1) == labels).double().mean().item()
+
+
+class LayerCodes(NamedTuple):
+    """What one Q-Metric ReLU did with some images.
+
+    Attributes:
+        name: of the module in the network.
+        sparsity: share of the codes that are zero.
+        residuals: ``(iterations,)``, the largest change of a code at each iteration, relative to the largest code.
+    """
+
+    name: str
+    sparsity: float
+    residuals: Tensor
+
+
+@torch.no_grad()
+def layer_codes(model: nn.Module, images: Tensor) -> list[LayerCodes]:
+    """The codes of every Q-Metric ReLU (and, without residuals, of every ReLU) in the order they are computed."""
+    found: list[LayerCodes] = []
+
+    def look(name: str, module: nn.Module, z: Tensor, u: Tensor) -> None:
+        residuals = u.new_empty(0)
+        if isinstance(module, QMetricReLU):
+            _, changes = q_metric_relu(
+                z, module.coupling, module.gain, module.threshold, module.iterations, return_residuals=True
+            )
+            residuals = changes / u.abs().amax().clamp_min(torch.finfo(u.dtype).tiny)
+        found.append(LayerCodes(name, (u == 0).double().mean().item(), residuals))
+
+    with evaluating(model), _activations_watched(model, look):
+        model(as_pixels(images))
+    return found
+
+
+@contextmanager
+def _activations_watched(model: nn.Module, look: Callable[[str, nn.Module, Tensor, Tensor], None]) -> Iterator[None]:
+    handles = [
+        module.register_forward_hook(lambda m, args, u, name=name: look(name, m, args[0], u))
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ReLU | QMetricReLU)
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

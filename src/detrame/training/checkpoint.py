@@ -1,0 +1,62 @@
+"""The state of a run between two steps: all that decides the steps to come."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from detrame.errors import Failure
+from detrame.training.files import read_tensors, write_tensors
+
+
+@dataclass
+class Progress:
+    """How far a run is: the next step to take, what the current epoch has summed up, and the seconds spent.
+
+    Attributes:
+        epoch, step: the next step to take, both counted from 0.
+        losses: of the current epoch's steps so far.
+        correct: training images of the current epoch classified rightly so far.
+        seconds: spent training before now, over all sittings.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    losses: list[float] = field(default_factory=list)
+    correct: int = 0
+    seconds: float = 0.0
+
+
+def save(path: Path, model: nn.Module, optimizer: SGD, progress: Progress) -> None:
+    """Write weights, momentum, random state and progress, whole or not at all."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for name, parameter in model.named_parameters():
+        if (buffer := optimizer.state[parameter].get("momentum_buffer")) is not None:
+            tensors[f"momentum.{name}"] = buffer
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    write_tensors(path, tensors, {"progress": json.dumps(asdict(progress))})
+
+
+def restore(path: Path, model: nn.Module, optimizer: SGD) -> Progress:
+    """Put the state that `save` wrote back into a network and its optimiser."""
+    tensors, metadata = read_tensors(path)
+    parameters = dict(model.named_parameters())
+    try:
+        model.load_state_dict(_under("model.", tensors))
+        for name, buffer in _under("momentum.", tensors).items():
+            optimizer.state[parameters[name]]["momentum_buffer"] = buffer.to(parameters[name].device)
+        torch.set_rng_state(tensors["random.cpu"])
+        if "random.cuda" in tensors and torch.cuda.is_available():
+            torch.cuda.set_rng_state(tensors["random.cuda"])
+        return Progress(**json.loads(metadata["progress"]))
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise Failure(f"{path} does not fit its run's recipe: delete it to start the run again") from error
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,55 @@
+"""Files that are whole or not there: written under a temporary name, then renamed."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import Tensor
+
+from detrame.errors import Failure
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, and put it in place once it is on the disk."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise Failure(
+            f"cannot write {path} ({error.strerror or error}): free some space, or choose another --out"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    write_whole(path, lambda temporary: temporary.write_text(text))
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write tensors as safetensors, whole or not at all."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    def save(temporary: Path) -> None:
+        try:
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, metadata=metadata)
+        except SafetensorError as error:  # it wraps the system's error
+            raise OSError(str(error)) from error
+
+    write_whole(path, save)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a safetensors file; a Failure that names the file if it is damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise Failure(f"{path} cannot be read ({error}): it is damaged or incomplete") from error

@@ -1,0 +1,263 @@
+"""Training as the paper states it, from a recipe into a run's folder, resumable to the same bits."""
+
+import dataclasses
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import SGD
+
+from detrame.activations import parameter_groups, project_after
+from detrame.data import Batches, Dataset, Split, holdout
+from detrame.data import load as load_dataset
+from detrame.errors import Failure
+from detrame.inference import accuracy, as_pixels, precision, predict
+from detrame.training import checkpoint
+from detrame.training.checkpoint import Progress
+from detrame.training.files import write_tensors, write_text
+from detrame.training.recipe import Recipe
+from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, prepare
+
+OnEpoch = Callable[[Run, Epoch], None]
+
+
+def train(
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    device: str = "auto",
+    checkpoint_every: int = 1,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
+    """Train a network by a recipe, into a new folder.
+
+    Args:
+        recipe: what to train, on what, and how.
+        out: the run's folder; it must not exist, or be empty.
+        device: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one.
+        checkpoint_every: epochs from one checkpoint to the next.
+        on_epoch: called with the run and the epoch after each epoch.
+    """
+    return resume(plan(recipe, out, device=device).path, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
+
+
+def plan(recipe: Recipe, out: str | Path, *, device: str = "auto") -> Run:
+    """Make the folder of a run and everything that could be wrong with it, without training: `resume` does that."""
+    chosen = pick_device(device)
+    dataset = load_dataset(recipe.dataset, split_seed=recipe.split_seed)
+    recipe.build(dataset)
+    if recipe.validation >= len(dataset.train):
+        raise ValueError(f"validation must leave some of {len(dataset.train)} training images, got {recipe.validation}")
+    return prepare(Path(out), recipe, dataset, chosen)
+
+
+def resume(path: str | Path, *, checkpoint_every: int = 1, on_epoch: OnEpoch | None = None) -> Run:
+    """Train what a run still lacks, from its last checkpoint; a finished run is returned as it is.
+
+    On the CPU, with the same number of threads, the weights are those of a run that was never interrupted, to the bit.
+    SIGINT and SIGTERM finish the step, write a checkpoint and end in a Failure that says how to continue.
+    """
+    if checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+    run = load(path)
+    if run.finished:
+        return run
+    dataset = run.dataset()
+    if run.environment["data"]["digest"] != dataset.digest:
+        raise Failure(f"{run.path} was begun on other images than {dataset.name} now holds: start a new run")
+    device = torch.device(pick_device(run.environment["device"]))
+    devices = [device] if device.type == "cuda" else []
+    with locked(run.path), torch.random.fork_rng(devices), _signals_noted() as stop:
+        _Training(run, dataset, device).finish(checkpoint_every, on_epoch, stop)
+    return load(path)
+
+
+def pick_device(name: str) -> str:
+    """The device a name stands for, "auto" resolved; a ValueError if it is not one of this machine's."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError as error:
+        raise ValueError(f"unknown device {name!r}: choose auto, cpu or cuda") from error
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"unknown device {name!r}: choose auto, cpu or cuda")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r} asked for, but PyTorch sees no CUDA device here: choose cpu")
+    return name
+
+
+class _Training:
+    """A run under way: network, optimiser, batches and progress."""
+
+    def __init__(self, run: Run, dataset: Dataset, device: torch.device) -> None:
+        self.run, self.recipe, self.device = run, run.recipe, device
+        recipe = self.recipe
+        torch.manual_seed(recipe.seed)
+        self.model = recipe.build(dataset).to(device)
+        if device.type == "cuda":
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.optimizer = SGD(
+            parameter_groups(self.model, recipe.weight_decay),
+            lr=recipe.lr,
+            momentum=recipe.momentum,
+            nesterov=recipe.nesterov,
+        )
+        project_after(self.optimizer, self.model)
+        train, self.validation = dataset.train, None
+        if recipe.validation:
+            train, held = holdout(dataset.train, recipe.validation, seed=recipe.seed)
+            self.validation = held.to(device)
+        self.test = dataset.test.to(device)
+        self.batches = Batches(
+            train.to(device),
+            recipe.batch_size,
+            seed=recipe.seed,
+            crop_padding=recipe.crop_padding,
+            flip=recipe.flip,
+            mean=dataset.mean,
+        )
+        self.images = len(train)
+        self.progress = self._restored()
+
+    def _restored(self) -> Progress:
+        """The progress of the last checkpoint, or none; lines of epochs that will be done again are dropped."""
+        path = self.run.path / "checkpoint.safetensors"
+        progress = checkpoint.restore(path, self.model, self.optimizer) if path.exists() else Progress()
+        metrics = self.run.path / "metrics.jsonl"
+        lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
+        write_text(metrics, "".join(lines[: progress.epoch]))
+        return progress
+
+    def finish(self, checkpoint_every: int, on_epoch: OnEpoch | None, stop: threading.Event) -> None:
+        """Take every step that is left, and leave a finished run."""
+        while self.progress.epoch < self.recipe.epochs:
+            epoch = self._epoch(stop)
+            with (self.run.path / "metrics.jsonl").open("a") as file:
+                file.write(epoch_line(epoch))
+            if epoch.epoch % checkpoint_every == 0 or epoch.epoch == self.recipe.epochs:
+                self._checkpoint()
+            if on_epoch is not None:
+                on_epoch(self.run, epoch)
+        self._leave_result()
+
+    def _epoch(self, stop: threading.Event) -> Epoch:
+        """The steps of the current epoch that are left, then the scores."""
+        progress, recipe = self.progress, self.recipe
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.lr_at(progress.epoch)
+        start, before = time.perf_counter(), progress.seconds
+        losses: list[Tensor] = []
+        correct = torch.zeros((), dtype=torch.int64, device=self.device)
+        for images, labels in self.batches.epoch(progress.epoch, start=progress.step):
+            loss, right = self._step(images, labels)
+            losses.append(loss)
+            correct += right
+            progress.step += 1
+            if stop.is_set():
+                break
+        # One transfer an epoch: until here the host has not waited for the device.
+        progress.losses += torch.stack(losses).tolist() if losses else []
+        progress.correct += int(correct)
+        progress.seconds = before + time.perf_counter() - start
+        self._check_losses()
+        if stop.is_set():
+            self._checkpoint()
+            where = f"in epoch {progress.epoch + 1}, after step {progress.step}"
+            raise Failure(f"stopped {where}: continue with `detrame train --resume {self.run.path}`")
+        return self._close_epoch()
+
+    def _step(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of SGD with the projections after it: the loss, and how many images were classified rightly."""
+        self.model.train()
+        with precision(self.device):
+            logits = self.model(as_pixels(images))
+            loss = F.cross_entropy(logits, labels)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.detach(), (logits.argmax(1) == labels).sum()
+
+    def _check_losses(self) -> None:
+        for step, loss in enumerate(self.progress.losses, start=1):
+            if not math.isfinite(loss):
+                cause = (
+                    "a network without normalisation needs a smaller learning rate"
+                    if self.recipe.norm is None
+                    else "the learning rate is probably too high"
+                )
+                lr = self.recipe.lr_at(self.progress.epoch)
+                raise Failure(
+                    f"the loss became {loss} in epoch {self.progress.epoch + 1}, step {step}, of {self.run.path}: "
+                    f"{cause} (it is {lr:g}); start again with a smaller --lr"
+                )
+
+    def _close_epoch(self) -> Epoch:
+        progress = self.progress
+        epoch = Epoch(
+            epoch=progress.epoch + 1,
+            lr=self.recipe.lr_at(progress.epoch),
+            train_loss=sum(progress.losses) / len(progress.losses),
+            train_accuracy=100 * progress.correct / self.images,
+            test_accuracy=_accuracy(self.model, self.test),
+            validation_accuracy=_accuracy(self.model, self.validation) if self.validation else None,
+            seconds=progress.seconds,
+        )
+        self.progress = Progress(epoch=progress.epoch + 1, seconds=progress.seconds)
+        return epoch
+
+    def _checkpoint(self) -> None:
+        checkpoint.save(self.run.path / "checkpoint.safetensors", self.model, self.optimizer, self.progress)
+
+    def _leave_result(self) -> None:
+        """Weights first, result last: the result is what makes a run finished."""
+        history = Run(self.run.path).history
+        last, best = history[-1], max(history, key=lambda epoch: epoch.test_accuracy)
+        scores = Scores(
+            last=last.test_accuracy,
+            best=best.test_accuracy,
+            best_epoch=best.epoch,
+            validation=last.validation_accuracy,
+            parameters=sum(p.numel() for p in self.model.parameters()),
+            seconds=last.seconds,
+        )
+        result = json.dumps(dataclasses.asdict(scores), indent=2) + "\n"
+        metadata = {"recipe": self.recipe.to_json(), "scores": result}
+        write_tensors(self.run.path / "weights.safetensors", self.model.state_dict(), metadata)
+        write_text(self.run.path / "result.json", result)
+        (self.run.path / "checkpoint.safetensors").unlink()
+
+
+def _accuracy(model: nn.Module, split: Split) -> float:
+    return accuracy(predict(model, split.images), split.labels)
+
+
+@contextmanager
+def _signals_noted() -> Iterator[threading.Event]:
+    """An event that SIGINT or SIGTERM sets, the first time; the second does what it always does."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # only the main thread may handle signals
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

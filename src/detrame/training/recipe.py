@@ -1,0 +1,137 @@
+"""A training run as data: a typed recipe that can be printed, edited and passed."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from torch import nn
+
+from detrame.data import Dataset
+from detrame.errors import Failure, unknown
+from detrame.models import create_model
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides a run's weights, the machine aside.
+
+    Attributes:
+        model, activation, iterations, norm, last_activation, width: the network; see :func:`detrame.create_model`.
+        dataset: its name; `split_seed` draws the split of one that comes without (digits).
+        epochs, batch_size: how long, and by how many images a step.
+        lr: the learning rate, multiplied by `lr_factor` after each of the epochs in `lr_milestones`.
+        momentum, nesterov, weight_decay: of SGD; gain and threshold are not decayed.
+        crop_padding, flip: the augmentation: random crops after padding, random mirrors.
+        normalise: whether the network subtracts the mean and divides by the std of the training pixels.
+        validation: how many training images are held out and scored each epoch; 0 for none.
+        seed: draws the weights, the order, the augmentation, the dropout and the held-out images.
+    """
+
+    model: str
+    dataset: str
+    activation: str = "qmetric"
+    iterations: int = 2
+    norm: str | None = "batch"
+    last_activation: bool = False
+    width: float = 1.0
+    split_seed: int = 0
+    epochs: int = 200
+    batch_size: int = 128
+    lr: float = 0.1
+    lr_milestones: tuple[int, ...] = (60, 120, 160)
+    lr_factor: float = 0.2
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 5e-4
+    crop_padding: int = 0
+    flip: bool = False
+    normalise: bool = True
+    validation: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("lr", "lr_factor"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be a positive number, got {getattr(self, name)}")
+        for name in ("momentum", "weight_decay", "crop_padding", "validation", "seed", "split_seed"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be a number >= 0, got {getattr(self, name)}")
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov needs a momentum above 0")
+
+    def lr_at(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0."""
+        return self.lr * self.lr_factor ** sum(epoch >= milestone for milestone in self.lr_milestones)
+
+    def build(self, dataset: Dataset) -> nn.Module:
+        """The untrained network, for the images of `dataset`."""
+        return create_model(
+            self.model,
+            activation=self.activation,
+            iterations=self.iterations,
+            num_classes=dataset.num_classes,
+            in_channels=dataset.in_channels,
+            mean=dataset.mean if self.normalise else None,
+            std=dataset.std if self.normalise else None,
+            norm=self.norm,
+            last_activation=self.last_activation,
+            width=self.width,
+        )
+
+    def replace(self, **changes: Any) -> Self:
+        """A recipe with some fields changed; a ValueError with a suggestion for a field there is not."""
+        known = [field.name for field in dataclasses.fields(self)]
+        for name in changes:
+            if name not in known:
+                raise unknown("field of a recipe", name, known)
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self) -> str:
+        """The recipe as a JSON document that :meth:`from_json` reads."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The recipe of a JSON document; a ValueError for a wrong field, a wrong type or a missing one."""
+        fields = json.loads(text)
+        if not isinstance(fields, dict):
+            raise ValueError(f"a recipe is a JSON object, got {type(fields).__name__}")
+        types = {field.name: field.type for field in dataclasses.fields(cls)}
+        for name, value in fields.items():
+            if name not in types:
+                raise unknown("field of a recipe", name, types)
+            fields[name] = _typed(name, value, types[name])
+        for name in ("model", "dataset"):
+            if name not in fields:
+                raise ValueError(f"a recipe needs a {name}")
+        return cls(**fields)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The recipe in a file; a Failure that names the file if it holds none."""
+        try:
+            return cls.from_json(path.read_text())
+        except ValueError as error:  # of JSON, of UTF-8, or ours
+            raise Failure(f"{path} is not a recipe: {error}") from error
+
+
+def _typed(name: str, value: object, declared: Any) -> object:
+    """`value`, if it has the declared type; JSON has lists where a recipe has tuples, and ints that are floats."""
+    if declared == tuple[int, ...]:
+        if isinstance(value, list) and all(type(item) is int for item in value):
+            return tuple(value)
+    elif declared is float:
+        if type(value) in (int, float):
+            return float(value)  # type: ignore[arg-type]
+    elif declared == str | None:
+        if value is None or isinstance(value, str):
+            return value
+    elif type(value) is declared:
+        return value
+    wanted = getattr(declared, "__name__", str(declared))
+    raise ValueError(f"{name} must be of type {wanted}, got {value!r}")

@@ -1,0 +1,177 @@
+"""One folder a run: what was asked, where it ran, how it went, and the weights.
+
+recipe.json        the resolved recipe
+environment.json   versions, hardware, commit, data; the format of this folder
+metrics.jsonl      one line an epoch
+checkpoint.safetensors   the state to resume from, while the run is not finished
+weights.safetensors, result.json   when it is
+"""
+
+import dataclasses
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from detrame.data import Dataset
+from detrame.data import load as load_dataset
+from detrame.errors import Failure
+from detrame.training.environment import describe
+from detrame.training.files import read_tensors, write_text
+from detrame.training.recipe import Recipe
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """How one epoch went; accuracies in percent, epochs counted from 1, seconds of training since the run began."""
+
+    epoch: int
+    lr: float
+    train_loss: float
+    train_accuracy: float
+    test_accuracy: float
+    validation_accuracy: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a finished run reports; the last epoch's accuracy is the headline, the best one stands beside it."""
+
+    last: float
+    best: float
+    best_epoch: int
+    validation: float | None
+    parameters: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, read."""
+
+    path: Path
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """What was asked for."""
+        return Recipe.read(self.path / "recipe.json")
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Versions, hardware, commit and data of the run."""
+        return _read_json(self.path / "environment.json")
+
+    @cached_property
+    def history(self) -> list[Epoch]:
+        """The epochs so far."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        try:
+            return [Epoch(**json.loads(line)) for line in lines]
+        except (ValueError, TypeError) as error:
+            raise Failure(f"{path} is damaged ({error}): resume the run to mend it") from error
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has all its epochs behind it."""
+        return (self.path / "result.json").exists()
+
+    @cached_property
+    def scores(self) -> Scores:
+        """What the run achieved; a Failure if it is not finished."""
+        if not self.finished:
+            raise Failure(f"{self.path} is not finished: continue it with `detrame train --resume {self.path}`")
+        return Scores(**_read_json(self.path / "result.json"))
+
+    def dataset(self) -> Dataset:
+        """The data set the run was trained on."""
+        return load_dataset(self.recipe.dataset, split_seed=self.recipe.split_seed)
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The trained network, on the CPU, in eval mode; it takes pixels in [0, 1]."""
+        _ = self.scores  # for its complaint
+        model = self.recipe.build(self.dataset())
+        path = self.path / "weights.safetensors"
+        try:
+            model.load_state_dict(read_tensors(path)[0])
+        except RuntimeError as error:
+            raise Failure(f"{path} does not fit {self.path / 'recipe.json'}: {error}") from error
+        return model.eval()
+
+
+def load(path: str | Path) -> Run:
+    """The run in a folder: its recipe, scores, history, and its trained network.
+
+    A Failure says what is wrong with a folder that is none, or one that another version of detrame wrote.
+    """
+    path = Path(path)
+    if not (path / "recipe.json").is_file():
+        raise Failure(f"{path} is not a run: it has no recipe.json")
+    run = Run(path)
+    if run.environment.get("format") != FORMAT:
+        found = run.environment.get("format")
+        raise Failure(f"{path} was written by another version of detrame (format {found}, this one reads {FORMAT})")
+    return run
+
+
+def find(path: str | Path) -> list[Run]:
+    """The run in a folder, or the runs in the folders below it; a Failure if there is none."""
+    path = Path(path)
+    if not path.is_dir():
+        raise Failure(f"{path} is not a folder: runs are made by `detrame train` and `detrame compare`")
+    if (path / "recipe.json").is_file():
+        return [load(path)]
+    folders = sorted(file.parent for file in path.rglob("recipe.json"))
+    if not folders:
+        raise Failure(f"there is no run in {path}: runs are made by `detrame train` and `detrame compare`")
+    return [load(folder) for folder in folders]
+
+
+def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
+    """Make the folder of a run that is still to be trained."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            hint = f"choose another --out, or continue it with `detrame train --resume {path}`"
+            raise Failure(f"{path} is not empty: {hint}")
+    except OSError as error:
+        raise Failure(f"cannot make the folder {path} ({error.strerror}): choose another --out") from error
+    write_text(path / "environment.json", json.dumps({"format": FORMAT, **describe(dataset, device)}, indent=2) + "\n")
+    write_text(path / "recipe.json", recipe.to_json())
+    return Run(path)
+
+
+def epoch_line(epoch: Epoch) -> str:
+    """An epoch as its line in metrics.jsonl."""
+    return json.dumps(dataclasses.asdict(epoch)) + "\n"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a run's folder, so that two processes never train into it; a kill lets it go."""
+    with (path / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Failure(f"{path} is being trained by another process: wait for it, or stop it") from error
+        yield
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise Failure(f"{path} cannot be read ({error}): it is damaged or incomplete") from error
+    if not isinstance(value, dict):
+        raise Failure(f"{path} does not hold a JSON object: it is damaged")
+    return value
