@@ -12,9 +12,17 @@ if TYPE_CHECKING:
     from detrame import functional, prox
     from detrame.activations import QMetricReLU, parameter_groups, project_, project_after
     from detrame.conversion import convert
+    from detrame.experiments import default_recipe
     from detrame.models import create_model, list_models
+    from detrame.training import Recipe, Run, load, resume, train
 
 _HOME = {
+    "Recipe": "training",
+    "Run": "training",
+    "default_recipe": "experiments",
+    "load": "training",
+    "resume": "training",
+    "train": "training",
     "QMetricReLU": "activations",
     "convert": "conversion",
     "create_model": "models",
@@ -28,14 +36,20 @@ _HOME = {
 
 __all__ = [
     "QMetricReLU",
+    "Recipe",
+    "Run",
     "convert",
     "create_model",
+    "default_recipe",
     "functional",
     "list_models",
+    "load",
     "parameter_groups",
     "project_",
     "project_after",
     "prox",
+    "resume",
+    "train",
 ]
 
 

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli import data
+from detrame.cli import data, train
 from detrame.errors import Failure
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+for command in (train.train, train.compare, train.evaluate, train.report):
+    app.command()(command)
 app.add_typer(data.app, name="data")
 
 
@@ -45,11 +47,15 @@ def models(
 
     Example: detrame models --num-classes 100
     """
-    from detrame.cli import tables
+    from detrame.cli import show
     from detrame.models import list_models
 
     infos = list_models(iterations=iterations, num_classes=num_classes, in_channels=in_channels, image_size=image_size)
-    tables.print_models(infos, as_json=json)
+    if json:
+        costs = {name: {"relu": info.relu._asdict(), "qmetric": info.qmetric._asdict()} for name, info in infos.items()}
+        show.print_document([{"model": name, **cost} for name, cost in costs.items()])
+    else:
+        show.print_models(infos)
 
 
 def main() -> None:

@@ -84,12 +84,8 @@ class Recipe:
         )
 
     def replace(self, **changes: Any) -> Self:
-        """A recipe with some fields changed; a ValueError with a suggestion for a field there is not."""
-        known = [field.name for field in dataclasses.fields(self)]
-        for name in changes:
-            if name not in known:
-                raise unknown("field of a recipe", name, known)
-        return dataclasses.replace(self, **changes)
+        """A recipe with some fields changed; a ValueError for a field there is not, or a wrong type."""
+        return dataclasses.replace(self, **self._checked(changes))
 
     def to_json(self) -> str:
         """The recipe as a JSON document that :meth:`from_json` reads."""
@@ -101,15 +97,19 @@ class Recipe:
         fields = json.loads(text)
         if not isinstance(fields, dict):
             raise ValueError(f"a recipe is a JSON object, got {type(fields).__name__}")
-        types = {field.name: field.type for field in dataclasses.fields(cls)}
-        for name, value in fields.items():
-            if name not in types:
-                raise unknown("field of a recipe", name, types)
-            fields[name] = _typed(name, value, types[name])
         for name in ("model", "dataset"):
             if name not in fields:
                 raise ValueError(f"a recipe needs a {name}")
-        return cls(**fields)
+        return cls(**cls._checked(fields))
+
+    @classmethod
+    def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields, if the recipe has them and their types are right."""
+        types = {field.name: field.type for field in dataclasses.fields(cls)}
+        for name in fields:
+            if name not in types:
+                raise unknown("field of a recipe", name, types)
+        return {name: _typed(name, value, types[name]) for name, value in fields.items()}
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -123,7 +123,7 @@ class Recipe:
 def _typed(name: str, value: object, declared: Any) -> object:
     """`value`, if it has the declared type; JSON has lists where a recipe has tuples, and ints that are floats."""
     if declared == tuple[int, ...]:
-        if isinstance(value, list) and all(type(item) is int for item in value):
+        if isinstance(value, list | tuple) and all(type(item) is int for item in value):
             return tuple(value)
     elif declared is float:
         if type(value) in (int, float):

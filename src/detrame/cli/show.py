@@ -1,0 +1,92 @@
+"""How the command line shows things: tables and bars for people, one JSON document for scripts."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.experiments.plans import Summary
+    from detrame.models import ModelInfo
+    from detrame.training import Epoch, OnEpoch, Run
+
+
+def print_document(document: Any) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(document, indent=2))
+
+
+def print_models(infos: "dict[str, ModelInfo]") -> None:
+    """The networks with the cost of either activation."""
+    table = Table()
+    table.add_column("model")
+    for heading in ("parameters, M", "", "multiply-adds, M", "", ""):
+        table.add_column(heading, justify="right")
+    table.add_row("", "ReLU", "Q-Metric", "ReLU", "Q-Metric", "ratio", style="dim", end_section=True)
+    for name, (relu, qmetric) in infos.items():
+        counts = [relu.parameters, qmetric.parameters, relu.multiply_adds, qmetric.multiply_adds]
+        ratio = qmetric.multiply_adds / relu.multiply_adds
+        table.add_row(name, *[f"{count / 1e6:,.2f}" for count in counts], f"{ratio:.2f}")
+    Console().print(table)
+
+
+def print_summaries(summaries: "Sequence[Summary]") -> None:
+    """One row for each network: the last epoch's accuracy is the headline."""
+    table = Table()
+    for heading in ("network", "data", "activation"):
+        table.add_column(heading)
+    for heading in ("parameters", "test accuracy, %", "best epoch's", "seeds", "training, s"):
+        table.add_column(heading, justify="right")
+    for row in summaries:
+        activation = f"{row.activation}, T={row.iterations}" if row.activation == "qmetric" else row.activation
+        accuracy = f"{row.mean:.2f} ± {row.std:.2f}" if row.n > 1 else f"{row.mean:.2f}"
+        figures = [f"{row.parameters:,}", accuracy, f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
+        table.add_row(row.model, row.dataset, activation, *figures)
+    Console().print(table)
+
+
+@contextmanager
+def epochs_shown(total: int, *, quiet: bool, tensorboard: bool = False) -> "Iterator[OnEpoch]":
+    """What training calls after each epoch: a progress bar on a terminal, a line elsewhere, silence for scripts."""
+    from detrame.experiments.tensorboard import events
+
+    with _shown(total, quiet=quiet) as show, events(tensorboard) as record:
+
+        def on_epoch(run: "Run", epoch: "Epoch") -> None:
+            show(run, epoch)
+            record(run, epoch)
+
+        yield on_epoch
+
+
+@contextmanager
+def _shown(total: int, *, quiet: bool) -> "Iterator[OnEpoch]":
+    if quiet:
+        yield lambda run, epoch: None
+    elif sys.stderr.isatty():
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("epochs"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda run, epoch: bar.update(task, advance=1, description=_line(run, epoch))
+    else:
+        yield lambda run, epoch: print(_line(run, epoch), file=sys.stderr, flush=True)
+
+
+def _line(run: "Run", epoch: "Epoch") -> str:
+    recipe = run.recipe
+    return (
+        f"{recipe.model} {recipe.activation} seed {recipe.seed} epoch {epoch.epoch}/{recipe.epochs}: "
+        f"loss {epoch.train_loss:.4f}, test accuracy {epoch.test_accuracy:.2f}%"
+    )

@@ -1,0 +1,209 @@
+"""`detrame train`, `compare`, `evaluate` and `report`: runs and what comes of them."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detrame.cli.show import epochs_shown, print_document, print_summaries
+
+if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.training import Recipe, Run
+
+Dataset = Annotated[str, typer.Option(help="A data set of `detrame data list`.")]
+Iterations = Annotated[
+    int | None, typer.Option(help="Of each Q-Metric ReLU. [default: the paper's for this cell, or 2]")
+]
+Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One run for each.")]
+Epochs = Annotated[int | None, typer.Option(help="[default: the recipe's; milestones move in proportion]")]
+Out = Annotated[Path | None, typer.Option(help="The folder to make. [default: a free one under runs/]")]
+RecipeName = Annotated[
+    str | None, typer.Option(metavar="cifar|svhn|small|FILE", help="Where to start from. [default: the data set's]")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field of the recipe; may be repeated."),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events into the run.")]
+
+
+def train(
+    model: Annotated[str | None, typer.Argument(help="A network of `detrame models`.")] = None,
+    dataset: Dataset = "digits",
+    activation: Annotated[str, typer.Option(help="relu or qmetric.")] = "qmetric",
+    iterations: Iterations = None,
+    seeds: Seeds = "0",
+    epochs: Epochs = None,
+    out: Out = None,
+    recipe: RecipeName = None,
+    changes: Changes = None,
+    device: Device = "auto",
+    checkpoint_every: Annotated[int, typer.Option(help="Epochs from one checkpoint to the next.")] = 1,
+    tensorboard: TensorBoard = False,
+    print_recipe: Annotated[bool, typer.Option("--print-recipe", help="Print the recipe and train nothing.")] = False,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Continue a run, or all below a folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a network.
+
+    Examples:
+
+        detrame train plainnet3 --dataset digits --seeds 0,1,2
+
+        detrame train plainnet9 --dataset cifar10 --out runs/plainnet9
+
+        detrame train --resume runs/plainnet9
+
+        detrame train resnet20 --dataset cifar100 --set lr=0.05 --print-recipe > my.json
+    """
+    from detrame.experiments import plans
+    from detrame.training import find
+
+    if resume is not None:
+        if model is not None:
+            raise ValueError("--resume continues a run by its own recipe: give no model with it")
+        runs = find(resume)
+        with epochs_shown(_total(runs), quiet=as_json, tensorboard=tensorboard) as on_epoch:
+            runs = plans.resume_all(runs, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
+        _finish(runs, as_json)
+        return
+    start = _recipe(
+        model, dataset, recipe, activation=activation, iterations=iterations, epochs=epochs, changes=changes
+    )
+    if print_recipe:
+        print(start.to_json(), end="")
+        return
+    recipes = plans.seeded(start, _numbers(seeds), own_splits=start.dataset == "digits")
+    folder = out or plans.free_folder(Path("runs") / f"{start.model}-{start.dataset}-{start.activation}")
+    with epochs_shown(len(recipes) * start.epochs, quiet=as_json, tensorboard=tensorboard) as on_epoch:
+        runs = plans.train_all(recipes, folder, device=device, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
+    _finish(runs, as_json)
+
+
+def compare(
+    model: Annotated[str, typer.Argument(help="A network of `detrame models`.")] = "plainnet3",
+    dataset: Dataset = "digits",
+    iterations: Iterations = None,
+    seeds: Seeds = "0,1,2,3,4",
+    epochs: Epochs = None,
+    out: Out = None,
+    recipe: RecipeName = None,
+    changes: Changes = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train the ReLU and the Q-Metric network side by side, and write the report page.
+
+    Examples:
+
+        detrame compare
+
+        detrame compare resnet8 --dataset cifar10 --seeds 0 --epochs 20
+    """
+    from detrame.experiments import plans, report
+
+    start = _recipe(model, dataset, recipe, iterations=iterations, epochs=epochs, changes=changes)
+    folder = out or plans.free_folder(Path("runs") / f"compare-{start.model}-{start.dataset}")
+    numbers = _numbers(seeds)
+    with epochs_shown(2 * len(numbers) * start.epochs, quiet=as_json) as on_epoch:
+        runs = plans.compare(
+            start, numbers, folder, own_splits=start.dataset == "digits", device=device, on_epoch=on_epoch
+        )
+    page = report.write(runs, folder / "report.html")
+    _finish(runs, as_json, page=page)
+
+
+def evaluate(
+    path: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run, or a folder of them.")],
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Score trained networks on their test images again, beside what their runs recorded.
+
+    Example: detrame evaluate runs/plainnet9
+    """
+    from detrame.inference import accuracy, predict
+    from detrame.training import find, pick_device
+
+    place = pick_device(device)
+    rows = []
+    for run in find(path):
+        test = run.dataset().test.to(place)
+        measured = accuracy(predict(run.model.to(place), test.images), test.labels)
+        row = {"run": str(run.path), "accuracy": measured, "recorded": run.scores.last, "images": len(test)}
+        rows.append(row)
+        if not as_json:
+            print(f"{run.path}: {measured:.2f}% of {len(test)} test images (recorded: {run.scores.last:.2f}%)")
+    if as_json:
+        print_document(rows)
+
+
+def report(
+    paths: Annotated[list[Path], typer.Argument(metavar="RUNS...", help="Finished runs, or folders of them.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Write one HTML page that shows and compares runs.
+
+    Example: detrame report runs/plainnet3-digits-relu runs/plainnet3-digits-qmetric --out page.html
+    """
+    from detrame.experiments import report as page
+    from detrame.training import find
+
+    print(page.write([run for path in paths for run in find(path)], out))
+
+
+def _recipe(model: str | None, dataset: str, recipe: str | None, changes: list[str] | None, **options: Any) -> "Recipe":
+    """The recipe that the options of `train` and `compare` describe."""
+    from detrame.experiments import RECIPES, default_recipe
+    from detrame.training import Recipe
+
+    given = {name: value for name, value in options.items() if value is not None} | _parsed(changes or [])
+    if recipe is not None and recipe not in RECIPES and Path(recipe).is_file():
+        fields = {"model": model} if model else {}
+        return Recipe.read(Path(recipe)).replace(**fields, **given)
+    if model is None:
+        raise ValueError("which network? name one of `detrame models`, or give --resume RUN")
+    return default_recipe(model, dataset, recipe=recipe, **given)
+
+
+def _parsed(changes: list[str]) -> dict[str, Any]:
+    """`field=value` pairs, the values as JSON where they are JSON (0.05, true, [1, 2]), as text elsewhere."""
+    fields: dict[str, Any] = {}
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes FIELD=VALUE, got {change!r}")
+        try:
+            fields[name] = json.loads(value)
+        except ValueError:
+            fields[name] = value
+    return fields
+
+
+def _numbers(seeds: str) -> list[int]:
+    try:
+        return [int(seed) for seed in seeds.split(",")]
+    except ValueError:
+        raise ValueError(f"--seeds takes whole numbers with commas between, as 0,1,2; got {seeds!r}") from None
+
+
+def _total(runs: "list[Run]") -> int:
+    return sum(run.recipe.epochs - len(run.history) for run in runs if not run.finished)
+
+
+def _finish(runs: "list[Run]", as_json: bool, page: Path | None = None) -> None:
+    from detrame.experiments import summarise
+
+    summaries = summarise(runs)
+    if as_json:
+        document = {
+            "summary": [vars(summary) for summary in summaries],
+            "runs": [{"run": str(run.path), "seed": run.recipe.seed, **vars(run.scores)} for run in runs],
+        }
+        print_document(document | ({"report": str(page)} if page else {}))
+        return
+    print_summaries(summaries)
+    print(page if page else "\n".join(str(run.path) for run in runs))

@@ -1,0 +1,46 @@
+"""The recipes: the paper's two, and one for small images and short budgets."""
+
+from typing import Any
+
+from detrame.errors import unknown
+from detrame.experiments import paper
+from detrame.training import Recipe
+
+# Where the paper is silent or cannot be meant (batch norm, the last activation, decay of h and b, the kind of
+# momentum), these follow the departures that docs/departures.md lists.
+RECIPES: dict[str, dict[str, Any]] = {
+    "cifar": {
+        "epochs": 200,
+        "lr": 0.1,
+        "lr_milestones": (60, 120, 160),
+        "lr_factor": 0.2,
+        "crop_padding": 4,
+        "flip": True,
+    },
+    "svhn": {"epochs": 160, "lr": 0.01, "lr_milestones": (80, 120), "lr_factor": 0.1, "normalise": False},
+    "small": {"epochs": 20, "batch_size": 32, "lr": 0.1, "lr_milestones": (12, 17), "lr_factor": 0.2, "width": 1 / 3},
+}
+_FOR_DATASET = {"cifar10": "cifar", "cifar100": "cifar", "svhn": "svhn", "svhn_extra": "svhn"}
+
+
+def default_recipe(model: str, dataset: str, *, recipe: str | None = None, **changes: Any) -> Recipe:
+    """The recipe for a network on a data set: the paper's where it has one, "small" elsewhere.
+
+    Args:
+        model, dataset: their names.
+        recipe: "cifar", "svhn" or "small"; chosen by the data set unless given.
+        changes: fields of the recipe to set. Without `iterations`, a Q-Metric network takes the paper's number for
+            the network and the data set, or 2; with `epochs` and without `lr_milestones`, these move in proportion;
+            the split of digits, which come without one, is drawn by the seed unless `split_seed` is given.
+    """
+    name = recipe or _FOR_DATASET.get(dataset, "small")
+    if name not in RECIPES:
+        raise unknown("recipe", name, RECIPES)
+    base = Recipe(model=model, dataset=dataset, **RECIPES[name])
+    changes.setdefault("iterations", paper.iterations(model, dataset.removesuffix("_extra")) or 2)
+    if dataset == "digits":
+        changes.setdefault("split_seed", changes.get("seed", base.seed))
+    if "epochs" in changes:
+        share = changes["epochs"] / base.epochs
+        changes.setdefault("lr_milestones", tuple(round(epoch * share) for epoch in base.lr_milestones))
+    return base.replace(**changes)
