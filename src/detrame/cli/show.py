@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -22,7 +23,7 @@ def print_document(document: Any) -> None:
 
 def print_models(infos: "dict[str, ModelInfo]") -> None:
     """The networks with the cost of either activation."""
-    table = Table()
+    table = Table(box=SIMPLE_HEAD)
     table.add_column("model")
     for heading in ("parameters, M", "", "multiply-adds, M", "", ""):
         table.add_column(heading, justify="right")
@@ -35,17 +36,17 @@ def print_models(infos: "dict[str, ModelInfo]") -> None:
 
 
 def print_summaries(summaries: "Sequence[Summary]") -> None:
-    """One row for each network: the last epoch's accuracy is the headline."""
-    table = Table()
-    for heading in ("network", "data", "activation"):
+    """One row for each network: the last epoch's test accuracy is the headline."""
+    table = Table(box=SIMPLE_HEAD)
+    for heading in ("network", "data"):
         table.add_column(heading)
-    for heading in ("parameters", "test accuracy, %", "best epoch's", "seeds", "training, s"):
+    for heading in ("parameters", "test, %", "best, %", "seeds", "train, s"):
         table.add_column(heading, justify="right")
     for row in summaries:
-        activation = f"{row.activation}, T={row.iterations}" if row.activation == "qmetric" else row.activation
+        network = f"{row.model} {row.activation}" + (f" T={row.iterations}" if row.activation == "qmetric" else "")
         accuracy = f"{row.mean:.2f} ± {row.std:.2f}" if row.n > 1 else f"{row.mean:.2f}"
         figures = [f"{row.parameters:,}", accuracy, f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
-        table.add_row(row.model, row.dataset, activation, *figures)
+        table.add_row(network, row.dataset, *figures)
     Console().print(table)
 
 

@@ -41,7 +41,7 @@ def train(
     recipe: RecipeName = None,
     changes: Changes = None,
     device: Device = "auto",
-    checkpoint_every: Annotated[int, typer.Option(help="Epochs from one checkpoint to the next.")] = 1,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs from one checkpoint to the next.")] = 1,
     tensorboard: TensorBoard = False,
     print_recipe: Annotated[bool, typer.Option("--print-recipe", help="Print the recipe and train nothing.")] = False,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Continue a run, or all below a folder.")] = None,

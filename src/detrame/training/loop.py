@@ -51,10 +51,11 @@ def train(
 
 
 def plan(recipe: Recipe, out: str | Path, *, device: str = "auto") -> Run:
-    """Make the folder of a run and everything that could be wrong with it, without training: `resume` does that."""
+    """Make the folder of a run, once the recipe has been found to work; `resume` then trains it."""
     chosen = pick_device(device)
     dataset = load_dataset(recipe.dataset, split_seed=recipe.split_seed)
-    recipe.build(dataset)
+    with torch.random.fork_rng([]):
+        recipe.build(dataset)
     if recipe.validation >= len(dataset.train):
         raise ValueError(f"validation must leave some of {len(dataset.train)} training images, got {recipe.validation}")
     return prepare(Path(out), recipe, dataset, chosen)

@@ -133,5 +133,5 @@ def _typed(name: str, value: object, declared: Any) -> object:
             return value
     elif type(value) is declared:
         return value
-    wanted = getattr(declared, "__name__", str(declared))
+    wanted = declared.__name__ if isinstance(declared, type) else declared
     raise ValueError(f"{name} must be of type {wanted}, got {value!r}")

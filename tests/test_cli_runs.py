@@ -1,0 +1,220 @@
+"""The command line from training to report, wrong input included."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detrame import cli
+from detrame.training import Recipe, load, plan
+from tests.training import tiny
+
+SMALL = ["--epochs", "1", "--set", "width=0.05", "--set", "batch_size=256", "--device", "cpu"]
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "compare"
+    assert cli.run(["compare", "--seeds", "0,1", "--out", str(out), "--json", *SMALL]) == 0
+    return out
+
+
+def test_compare_trains_both_networks_on_the_same_seeds_and_writes_the_page(compared: Path) -> None:
+    runs = sorted(str(file.parent.relative_to(compared)) for file in compared.rglob("result.json"))
+    assert runs == ["qmetric/seed-0", "qmetric/seed-1", "relu/seed-0", "relu/seed-1"]
+    recipes = [load(compared / run).recipe for run in runs]
+    assert [(r.seed, r.split_seed) for r in recipes] == [(0, 0), (1, 1)] * 2
+    assert len({r.replace(seed=0, split_seed=0, activation="relu") for r in recipes}) == 1
+    assert "<html" in (compared / "report.html").read_text()
+
+
+def test_train_evaluate_and_report(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", "plainnet3", "--seeds", "0,1", *SMALL]) == 0
+    captured = capsys.readouterr()
+    assert "runs/plainnet3-digits-qmetric/seed-0" in captured.out
+    assert "plainnet3 qmetric seed 1 epoch 1/1: loss" in captured.err
+    assert cli.run(["evaluate", "runs/plainnet3-digits-qmetric", "--device", "cpu"]) == 0
+    assert "of 898 test images" in capsys.readouterr().out
+    assert cli.run(["evaluate", "runs", "--json", "--device", "cpu"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["accuracy"] for row in rows] == pytest.approx([row["recorded"] for row in rows])
+    assert cli.run(["report", "runs", "--out", "page.html"]) == 0
+    assert capsys.readouterr().out == "page.html\n"
+    assert (inside / "page.html").exists()
+
+
+def test_json_holds_the_summary_and_the_runs(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", "plainnet3", "--activation", "relu", "--seeds", "0,1", "--json", *SMALL]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    document = json.loads(captured.out)
+    accuracies = [run["last"] for run in document["runs"]]
+    summary = document["summary"][0]
+    assert summary["mean"] == pytest.approx(sum(accuracies) / 2)
+    assert summary["std"] == pytest.approx(abs(accuracies[0] - accuracies[1]) / 2**0.5)
+    assert (summary["n"], summary["activation"]) == (2, "relu")
+
+
+def test_the_next_run_gets_the_next_free_folder(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for expected in ("runs/plainnet3-digits-qmetric", "runs/plainnet3-digits-qmetric-2"):
+        assert cli.run(["train", "plainnet3", *SMALL]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == expected
+
+
+def test_a_recipe_can_be_printed_edited_and_passed(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", "resnet20", "--dataset", "cifar100", "--set", "lr=0.05", "--print-recipe"]) == 0
+    printed = capsys.readouterr().out
+    recipe = Recipe.from_json(printed)
+    assert (recipe.model, recipe.dataset, recipe.lr, recipe.iterations) == ("resnet20", "cifar100", 0.05, 2)
+    Path("my.json").write_text(tiny(epochs=1, lr=0.02).to_json())
+    assert cli.run(["train", "--recipe", "my.json", "--out", "run", "--device", "cpu"]) == 0
+    assert load("run").recipe == tiny(epochs=1, lr=0.02)
+
+
+def test_resume_continues_all_that_is_unfinished(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (0, 1):
+        plan(tiny(seed=seed), Path("runs") / f"seed-{seed}", device="cpu")
+    assert cli.run(["train", "--resume", "runs"]) == 0
+    assert all(load(Path("runs") / f"seed-{seed}").finished for seed in (0, 1))
+    assert cli.run(["train", "--resume", "runs/seed-0", "--json"]) == 0
+
+
+def test_tensorboard_events(inside: Path) -> None:
+    assert cli.run(["train", "plainnet3", "--tensorboard", "--out", "run", *SMALL]) == 0
+    assert list(Path("run").glob("events.out.tfevents.*"))
+
+
+def test_without_tensorboard_it_says_what_to_install(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
+    assert cli.run(["train", "plainnet3", "--tensorboard", *SMALL]) == 1
+    assert "pip install 'detrame[tensorboard]'" in capsys.readouterr().err
+
+
+def test_a_progress_bar_on_a_terminal(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert cli.run(["train", "plainnet3", *SMALL]) == 0
+    assert "1/1" in capsys.readouterr().err
+
+
+# Wrong input: arguments, exit status, and what the one line says. {run} is a finished run, {here} the working folder.
+WRONG: list[tuple[list[str], int, str]] = [
+    (["trian"], 2, "Did you mean 'train'"),
+    (["train"], 2, "which network? name one of `detrame models`"),
+    (["train", "plainet3"], 2, "unknown model 'plainet3': did you mean 'plainnet3'"),
+    (["train", "plainnet5"], 2, "PlainNet has 3, 6, 9, 12 layers, got 5"),
+    (["train", "resnet9"], 2, "6n + 2 layers"),
+    (["train", "plainnet3", "--dataset", "digit"], 2, "unknown data set 'digit': did you mean 'digits'"),
+    (["train", "plainnet3", "--dataset", "cifar10"], 1, "type `detrame data get cifar10`"),
+    (["train", "plainnet3", "--activation", "qmetrik"], 2, "unknown activation 'qmetrik': did you mean 'qmetric'"),
+    (["train", "plainnet3", "--iterations", "0"], 2, "iterations must be at least 1, got 0"),
+    (["train", "plainnet3", "--epochs", "-3"], 2, "epochs must be at least 1, got -3"),
+    (["train", "plainnet3", "--epochs", "many"], 2, "Invalid value for '--epochs'"),
+    (
+        ["train", "plainnet3", "--seeds", "0,x"],
+        2,
+        "--seeds takes whole numbers with commas between, as 0,1,2; got '0,x'",
+    ),
+    (["train", "plainnet3", "--seeds", "1,1"], 2, "some are named twice: 1, 1"),
+    (["train", "plainnet3", "--seeds", "-1"], 2, "seed must be a number >= 0, got -1"),
+    (["train", "plainnet3", "--device", "tpu"], 2, "unknown device 'tpu': choose auto, cpu or cuda"),
+    (["train", "plainnet3", "--device", "cuda"], 2, "sees no CUDA device here"),
+    (["train", "plainnet3", "--recipe", "cifr"], 2, "unknown recipe 'cifr': did you mean 'cifar'"),
+    (["train", "plainnet3", "--recipe", "{here}/broken.json"], 1, "broken.json is not a recipe"),
+    (["train", "plainnet3", "--set", "lr"], 2, "--set takes FIELD=VALUE, got 'lr'"),
+    (["train", "plainnet3", "--set", "lrr=1"], 2, "unknown field of a recipe 'lrr': did you mean 'lr'"),
+    (["train", "plainnet3", "--set", "lr=fast"], 2, "lr must be of type float, got 'fast'"),
+    (["train", "plainnet3", "--set", "lr=0"], 2, "lr must be a positive number, got 0.0"),
+    (["train", "plainnet3", "--set", "batch_size=0"], 2, "batch_size must be at least 1, got 0"),
+    (["train", "plainnet3", "--set", "validation=5000"], 2, "validation must leave some of 899 training images"),
+    (["train", "plainnet3", "--set", "width=0"], 2, "width must be a positive number, got 0.0"),
+    (["train", "plainnet3", "--set", "norm=layer"], 2, "unknown norm 'layer'"),
+    (["train", "plainnet3", "--set", "lr=1e30", *SMALL[:4]], 1, "the loss became"),
+    (["train", "plainnet3", "--checkpoint-every", "0"], 2, "0 is not in the range"),
+    (["train", "plainnet3", "--out", "{run}"], 1, "is not empty: choose another --out"),
+    (["train", "plainnet3", "--out", "{here}/file"], 1, "is not empty"),
+    (["train", "plainnet3", "--out", "{here}/file/run"], 1, "cannot make the folder"),
+    (["train", "plainnet3", "--out", "/proc/run"], 1, "cannot make the folder /proc/run"),
+    (["train", "plainnet3", "--resume", "{run}"], 2, "give no model with it"),
+    (["train", "--resume", "{here}/nowhere"], 1, "nowhere is not a folder"),
+    (["train", "--resume", "{here}/empty"], 1, "there is no run in"),
+    (["train", "--resume", "{here}/old"], 1, "another version of detrame (format 0, this one reads 1)"),
+    (["train", "--resume", "{here}/damaged"], 1, "checkpoint.safetensors cannot be read"),
+    (["train", "--lr", "0.1"], 2, "No such option: --lr"),
+    (["compare", "plainet9"], 2, "did you mean 'plainnet9'"),
+    (["compare", "--seeds", ""], 2, "--seeds takes whole numbers"),
+    (["evaluate"], 2, "Missing argument 'RUN'"),
+    (["evaluate", "{here}/nowhere"], 1, "nowhere is not a folder"),
+    (["evaluate", "{here}/damaged"], 1, "is not finished: continue it with"),
+    (["evaluate", "{run}", "--device", "tpu"], 2, "unknown device 'tpu'"),
+    (["report"], 2, "Missing argument 'RUNS...'"),
+    (["report", "{here}/empty"], 1, "there is no run in"),
+    (["report", "{here}/damaged"], 1, "is not finished"),
+    (["report", "{run}", "--out", "/proc/page.html"], 1, "/proc/page"),
+    (["data"], 2, "Usage: detrame data"),
+    (["data", "get", "cifar11"], 2, "did you mean 'cifar10'"),
+    (["data", "verify", "cifar11"], 2, "did you mean 'cifar10'"),
+    (["data", "verify", "cifar10"], 1, "type `detrame data get cifar10`"),
+]
+
+
+@pytest.fixture
+def wrong_places(inside: Path, compared: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Folders and files that are wrong, each in its way."""
+    monkeypatch.setenv("DETRAME_DATA", str(inside / "data"))
+    for name in ("empty", "data"):
+        (inside / name).mkdir()
+    (inside / "file").write_text("")
+    (inside / "broken.json").write_text("{")
+    run = compared / "relu" / "seed-0"
+    shutil.copytree(run, inside / "old")
+    (inside / "old" / "environment.json").write_text('{"format": 0}')
+    damaged = plan(tiny(), inside / "damaged", device="cpu").path
+    (damaged / "checkpoint.safetensors").write_bytes(b"damaged")
+    return lambda argument: argument.replace("{run}", str(run)).replace("{here}", str(inside))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "complaint"), WRONG, ids=lambda v: " ".join(v) if isinstance(v, list) else ""
+)
+def test_wrong_input(
+    arguments: list[str],
+    status: int,
+    complaint: str,
+    wrong_places: Callable[[str], str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = set(os.listdir())
+    assert cli.run([wrong_places(argument) for argument in arguments]) == status
+    captured = capsys.readouterr()
+    assert complaint in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("detrame: ")
+    assert captured.out == ""
+    if status == 2:
+        assert set(os.listdir()) == before  # nothing is left behind for arguments that were wrong
+
+
+def test_a_full_disk(inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    assert cli.run(["train", "plainnet3", *SMALL]) == 1
+    complaint = capsys.readouterr().err.splitlines()[-1]
+    assert complaint.startswith("detrame: cannot write runs/")
+    assert "No space left on device" in complaint

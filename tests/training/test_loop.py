@@ -1,0 +1,347 @@
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import detrame
+from detrame.activations import q_metric_relus
+from detrame.data import load as load_dataset
+from detrame.errors import Failure
+from detrame.training import Epoch, Recipe, Run, checkpoint, find, load, loop, plan, resume, train
+from detrame.training.files import write_tensors
+from detrame.training.runs import locked
+from tests.training import tiny
+
+
+def weights(run: Run | Path) -> dict[str, Tensor]:
+    path = run.path if isinstance(run, Run) else run
+    return load_file(path / "weights.safetensors")
+
+
+def assert_same_bits(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
+    assert a.keys() == b.keys()
+    for name in a:
+        assert torch.equal(a[name], b[name]), name
+
+
+def without_seconds(run: Run) -> list[dict[str, Any]]:
+    return [{**vars(epoch), "seconds": 0} for epoch in load(run.path).history]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tiny(epochs=4), tmp_path_factory.mktemp("runs") / "run", device="cpu")
+
+
+def test_a_run_s_folder_holds_it_all(finished: Run) -> None:
+    files = {file.name for file in finished.path.iterdir()} - {".lock"}
+    assert files == {"recipe.json", "environment.json", "metrics.jsonl", "weights.safetensors", "result.json"}
+    assert finished.recipe == tiny(epochs=4)
+    assert [epoch.epoch for epoch in finished.history] == [1, 2, 3, 4]
+    assert finished.history[-1].train_loss < finished.history[0].train_loss
+    scores = finished.scores
+    assert scores.last == finished.history[-1].test_accuracy
+    assert scores.best == max(epoch.test_accuracy for epoch in finished.history)
+    assert finished.history[scores.best_epoch - 1].test_accuracy == scores.best
+    environment = finished.environment
+    assert environment["torch"] == torch.__version__
+    assert environment["data"]["digest"] == load_dataset("digits").digest
+    assert environment["hardware"]
+
+
+def test_load_gives_the_trained_network(finished: Run) -> None:
+    run = detrame.load(finished.path)
+    test = run.dataset().test
+    logits = run.model(test.images / 255)
+    measured = 100 * (logits.argmax(1) == test.labels).double().mean().item()
+    assert measured == pytest.approx(run.scores.last, abs=0.2)
+    assert run.scores.parameters == sum(p.numel() for p in run.model.parameters())
+
+
+def test_training_is_pytorch_s_sgd_step_by_step(tmp_path: Path) -> None:
+    """The whole loop against one written out with PyTorch's optimiser and scheduler, on the same batches."""
+    recipe = tiny(epochs=3, lr_milestones=(1, 2), crop_padding=1, flip=True, seed=3)
+    run = train(recipe, tmp_path / "run", device="cpu")
+    dataset = load_dataset("digits")
+    torch.manual_seed(3)
+    model = recipe.build(dataset)
+    decayed = [p for name, p in model.named_parameters() if not name.endswith((".gain", ".threshold"))]
+    rest = [p for name, p in model.named_parameters() if name.endswith((".gain", ".threshold"))]
+    groups = [{"params": decayed, "weight_decay": 5e-4}, {"params": rest, "weight_decay": 0.0}]
+    optimizer = torch.optim.SGD(groups, lr=0.05, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [1, 2], gamma=0.2)
+    batches = detrame.data.Batches(dataset.train, 128, seed=3, crop_padding=1, flip=True, mean=dataset.mean)
+    for epoch in range(3):
+        model.train()
+        for images, labels in batches.epoch(epoch):
+            optimizer.zero_grad()
+            F.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+            with torch.no_grad():
+                for act in q_metric_relus(model):
+                    for i in range(len(act.gain)):
+                        act.coupling[i, i, 1, 1] = 0
+                    act.gain.data = act.gain.clamp(0, 1)
+                    act.threshold.data = act.threshold.clamp(min=0)
+        scheduler.step()
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(weights(run)[name], tensor, msg=name)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(finished: Run, tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    again = train(tiny(epochs=4), tmp_path / "again", device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert_same_bits(weights(again), weights(finished))
+    other = train(tiny(epochs=4, seed=1), tmp_path / "other", device="cpu")
+    assert not torch.equal(weights(other)["2.weight"], weights(finished)["2.weight"])
+
+
+def test_constraints_hold_after_training(finished: Run) -> None:
+    for act in q_metric_relus(finished.model):
+        assert (act.coupling != 0).any()
+        assert (act.coupling[:, :, 1, 1].diagonal() == 0).all()
+        assert ((act.gain >= 0) & (act.gain <= 1)).all()
+        assert (act.threshold >= 0).all()
+
+
+class Interrupt(Exception):
+    pass
+
+
+@pytest.mark.parametrize("checkpoint_every", [1, 3])
+def test_resuming_after_any_epoch_gives_the_same_bits(finished: Run, tmp_path: Path, checkpoint_every: int) -> None:
+    def interrupt(run: Run, epoch: Epoch) -> None:
+        raise Interrupt
+
+    path = plan(tiny(epochs=4), tmp_path / "run", device="cpu").path
+    for _ in range(20):
+        if load(path).finished:
+            break
+        try:
+            resume(path, checkpoint_every=checkpoint_every, on_epoch=interrupt if checkpoint_every == 1 else None)
+        except Interrupt:
+            assert not load(path).finished
+    assert_same_bits(weights(path), weights(finished))
+    assert without_seconds(load(path)) == without_seconds(finished)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_step_and_says_how_to_resume(
+    number: int, finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = plan(tiny(epochs=4), tmp_path / "run", device="cpu").path
+    step, steps = loop._Training._step, 0
+
+    def signalled(self: Any, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        nonlocal steps
+        steps += 1
+        if steps == 11:  # the third step of the second epoch
+            signal.raise_signal(number)
+        return step(self, images, labels)
+
+    monkeypatch.setattr(loop._Training, "_step", signalled)
+    before = signal.getsignal(number)
+    with pytest.raises(
+        Failure, match=f"stopped in epoch 2, after step 3: continue with `detrame train --resume {path}`"
+    ):
+        resume(path)
+    assert steps == 11
+    assert signal.getsignal(number) is before
+    assert_same_bits(weights(resume(path)), weights(finished))
+    assert without_seconds(load(path)) == without_seconds(finished)
+
+
+def test_training_in_a_thread_leaves_signals_alone(tmp_path: Path) -> None:
+    thread = threading.Thread(target=train, args=(tiny(epochs=1), tmp_path / "run"), kwargs={"device": "cpu"})
+    thread.start()
+    thread.join()
+    assert load(tmp_path / "run").finished
+
+
+@pytest.mark.slow
+def test_twenty_kills_give_the_same_bits(tmp_path: Path) -> None:
+    """SIGKILL and SIGTERM at random moments of one run, checkpoint writes included; see kill_loop.py."""
+    recipe = tiny(epochs=40, width=0.1)
+    straight = train(recipe, tmp_path / "straight", device="cpu")
+    plan(recipe, tmp_path / "killed", device="cpu")
+    script = Path(__file__).parent / "kill_loop.py"
+    threads = str(torch.get_num_threads())
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "killed"), threads], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 20
+    assert_same_bits(weights(tmp_path / "killed"), weights(straight))
+    assert without_seconds(load(tmp_path / "killed")) == without_seconds(straight)
+    assert not list((tmp_path / "killed").glob(".*.part"))
+
+
+def test_a_kill_during_the_write_of_a_checkpoint_leaves_the_one_before(
+    finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+        Path(path).write_bytes(b"half of it")
+        raise Interrupt
+
+    path = plan(tiny(epochs=4), tmp_path / "run", device="cpu").path
+    real = checkpoint.save
+    with monkeypatch.context() as patch:
+        saves = []
+
+        def save(*arguments: Any) -> None:
+            saves.append(1)
+            if len(saves) == 3:
+                patch.setattr("safetensors.torch.save_file", cut)
+            real(*arguments)
+
+        patch.setattr(checkpoint, "save", save)
+        with pytest.raises(Interrupt):
+            resume(path)
+    assert len(Run(path).history) == 3  # the third epoch's line was written, its checkpoint was not
+    assert_same_bits(weights(resume(path)), weights(finished))
+
+
+def test_validation_images_are_held_out(tmp_path: Path) -> None:
+    run = train(tiny(validation=100), tmp_path / "run", device="cpu")
+    assert run.scores.validation == run.history[-1].validation_accuracy
+    assert run.scores.validation is not None
+    with pytest.raises(ValueError, match="validation must leave some of 899 training images, got 899"):
+        train(tiny(validation=899), tmp_path / "other", device="cpu")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_loss_that_turns_nan_stops_the_run(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"the loss became (nan|inf) in epoch 1, step \d+.*smaller learning rate"):
+        train(tiny(norm=None, lr=1e4, epochs=3), tmp_path / "run", device="cpu")
+    with pytest.raises(Failure, match="the learning rate is probably too high"):
+        train(tiny(lr=1e38), tmp_path / "other", device="cpu")
+    assert not load(tmp_path / "run").finished
+
+
+@pytest.mark.parametrize(
+    ("device", "complaint"),
+    [("gpu", "unknown device 'gpu'"), ("meta", "unknown device 'meta'"), ("cuda", "sees no CUDA device here")],
+)
+def test_devices_there_are_not(device: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=complaint):
+        train(tiny(), tmp_path / "run", device=device)
+    assert loop.pick_device("auto") == "cpu"
+
+
+def test_folders_that_cannot_be_trained_into(finished: Run, tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="is not empty: choose another --out, or continue it"):
+        train(tiny(), finished.path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Failure, match="cannot make the folder"):
+        train(tiny(), tmp_path / "file" / "run")
+    assert resume(finished.path).scores == finished.scores
+    with pytest.raises(ValueError, match="checkpoint_every must be at least 1, got 0"):
+        resume(finished.path, checkpoint_every=0)
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = plan(tiny(), tmp_path / "run", device="cpu").path
+
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(Failure, match=r"cannot write .*checkpoint.safetensors .No space left on device."):
+        resume(path)
+    assert not list(path.glob(".*.part"))
+
+
+def damaged(finished: Run, to: Path, name: str, content: bytes) -> Path:
+    shutil.copytree(finished.path, to)
+    (to / name).write_bytes(content)
+    return to
+
+
+def test_damaged_runs_are_refused_with_the_file_s_name(finished: Run, tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"weights.safetensors cannot be read"):
+        _ = load(damaged(finished, tmp_path / "1", "weights.safetensors", b"no weights")).model
+    with pytest.raises(Failure, match=r"result.json cannot be read"):
+        _ = load(damaged(finished, tmp_path / "2", "result.json", b"{")).scores
+    with pytest.raises(Failure, match="does not hold a JSON object"):
+        load(damaged(finished, tmp_path / "3", "environment.json", b"[]"))
+    with pytest.raises(Failure, match=r"recipe.json is not a recipe"):
+        _ = load(damaged(finished, tmp_path / "4", "recipe.json", b"{}")).recipe
+    with pytest.raises(Failure, match=r"metrics.jsonl is damaged"):
+        _ = load(damaged(finished, tmp_path / "5", "metrics.jsonl", b"{}\n")).history
+    with pytest.raises(Failure, match=r"another version of detrame \(format 99, this one reads 1\)"):
+        load(damaged(finished, tmp_path / "6", "environment.json", b'{"format": 99}'))
+    other = tiny(width=0.1).to_json().encode()
+    with pytest.raises(Failure, match=r"weights.safetensors does not fit .*recipe.json"):
+        _ = load(damaged(finished, tmp_path / "7", "recipe.json", other)).model
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    def unfinished(name: str, recipe: Recipe) -> Path:
+        return plan(recipe, tmp_path / name, device="cpu").path
+
+    path = unfinished("a", tiny())
+    (path / "checkpoint.safetensors").write_bytes(b"damaged")
+    with pytest.raises(Failure, match=r"checkpoint.safetensors cannot be read"):
+        resume(path)
+    nn_state = {"model.0.weight": torch.zeros(1)}
+    write_tensors(path / "checkpoint.safetensors", nn_state, {})
+    with pytest.raises(Failure, match="does not fit its run's recipe"):
+        resume(path)
+
+
+def test_a_run_begun_on_other_images_is_refused(tmp_path: Path) -> None:
+    path = plan(tiny(), tmp_path / "run", device="cpu").path
+    environment = json.loads((path / "environment.json").read_text())
+    environment["data"]["digest"] = "0" * 64
+    (path / "environment.json").write_text(json.dumps(environment))
+    with pytest.raises(Failure, match="was begun on other images than digits now holds"):
+        resume(path)
+
+
+def test_two_processes_never_train_into_one_folder(tmp_path: Path) -> None:
+    path = plan(tiny(), tmp_path / "run", device="cpu").path
+    with locked(path), pytest.raises(Failure, match="is being trained by another process"):
+        resume(path)
+
+
+def test_find(finished: Run, tmp_path: Path) -> None:
+    assert [run.path for run in find(finished.path)] == [finished.path]
+    assert [run.path for run in find(finished.path.parent)] == [finished.path]
+    with pytest.raises(Failure, match="there is no run in"):
+        find(tmp_path)
+    with pytest.raises(Failure, match="is not a folder"):
+        find(tmp_path / "nowhere")
+    with pytest.raises(Failure, match=r"is not a run: it has no recipe.json"):
+        load(tmp_path)
+    unfinished = plan(tiny(), tmp_path / "run", device="cpu")
+    with pytest.raises(Failure, match="is not finished: continue it with"):
+        _ = unfinished.scores
+    assert unfinished.history == []
+
+
+def test_an_mlp_of_the_user_s_own_needs_no_recipe() -> None:
+    """The projections and groups alone are enough for a loop of one's own."""
+    model = nn.Sequential(nn.Linear(4, 8), detrame.QMetricReLU(8, dim=0), nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(detrame.parameter_groups(model), lr=0.1)
+    detrame.project_after(optimizer, model)
+    x, y = torch.randn(64, 4), torch.randint(2, (64,))
+    first = None
+    for _ in range(50):
+        loss = F.cross_entropy(model(x), y)
+        first = first or loss.item()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < first  # type: ignore[operator]
