@@ -7,7 +7,10 @@ READY := $(VENV)/.ready
 # One thread a worker: on few cores, several single-threaded workers are far faster than one threaded one.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
 
-.PHONY: test check format bench clean
+.PHONY: demo test check format bench clean
+
+demo: $(READY)  ## a DeTraMe network against its ReLU twin on handwritten digits, and a page about it
+	$(BIN)/detrame compare
 
 test: $(READY)  ## all tests, with coverage
 	$(PYTEST) --cov --cov-report=term --cov-fail-under=95

@@ -23,23 +23,19 @@ def print_document(document: Any) -> None:
 
 def print_models(infos: "dict[str, ModelInfo]") -> None:
     """The networks with the cost of either activation."""
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("model")
-    for heading in ("parameters, M", "", "multiply-adds, M", "", ""):
+    table = _table("\nmodel")
+    for heading in ("parameters, M\nReLU", "\nQ-Metric", "multiply-adds, M\nReLU", "\nQ-Metric", "\nratio"):
         table.add_column(heading, justify="right")
-    table.add_row("", "ReLU", "Q-Metric", "ReLU", "Q-Metric", "ratio", style="dim", end_section=True)
     for name, (relu, qmetric) in infos.items():
         counts = [relu.parameters, qmetric.parameters, relu.multiply_adds, qmetric.multiply_adds]
         ratio = qmetric.multiply_adds / relu.multiply_adds
         table.add_row(name, *[f"{count / 1e6:,.2f}" for count in counts], f"{ratio:.2f}")
-    Console().print(table)
+    _print(table)
 
 
 def print_summaries(summaries: "Sequence[Summary]") -> None:
     """One row for each network: the last epoch's test accuracy is the headline."""
-    table = Table(box=SIMPLE_HEAD)
-    for heading in ("network", "data"):
-        table.add_column(heading)
+    table = _table("network", "data")
     for heading in ("parameters", "test, %", "best, %", "seeds", "train, s"):
         table.add_column(heading, justify="right")
     for row in summaries:
@@ -47,7 +43,19 @@ def print_summaries(summaries: "Sequence[Summary]") -> None:
         accuracy = f"{row.mean:.2f} ± {row.std:.2f}" if row.n > 1 else f"{row.mean:.2f}"
         figures = [f"{row.parameters:,}", accuracy, f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
         table.add_row(network, row.dataset, *figures)
-    Console().print(table)
+    _print(table)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    return table
+
+
+def _print(table: Table) -> None:
+    # A pipe has no width of its own: do not fold rows that a script may want to read.
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
 @contextmanager
