@@ -20,6 +20,7 @@ from detrame.errors import Failure
 from detrame.training import Epoch, Recipe, Run, checkpoint, find, load, loop, plan, resume, train
 from detrame.training.files import write_tensors
 from detrame.training.runs import locked
+from detrame.training.step import Step
 from tests.training import tiny
 
 
@@ -141,16 +142,16 @@ def test_a_signal_finishes_the_step_and_says_how_to_resume(
     number: int, finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = plan(tiny(epochs=4), tmp_path / "run", device="cpu").path
-    step, steps = loop._Training._step, 0
+    step, steps = Step.__call__, 0
 
-    def signalled(self: Any, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def signalled(self: Step, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         nonlocal steps
         steps += 1
         if steps == 11:  # the third step of the second epoch
             signal.raise_signal(number)
         return step(self, images, labels)
 
-    monkeypatch.setattr(loop._Training, "_step", signalled)
+    monkeypatch.setattr(Step, "__call__", signalled)
     before = signal.getsignal(number)
     with pytest.raises(
         Failure, match=f"stopped in epoch 2, after step 3: continue with `detrame train --resume {path}`"

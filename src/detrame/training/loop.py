@@ -13,19 +13,17 @@ from types import FrameType
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.optim import SGD
 
-from detrame.activations import parameter_groups, project_after
 from detrame.data import Batches, Dataset, Split, holdout
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
-from detrame.inference import accuracy, as_pixels, precision, predict
+from detrame.inference import accuracy, predict
 from detrame.training import checkpoint
 from detrame.training.checkpoint import Progress
 from detrame.training.files import write_tensors, write_text
 from detrame.training.recipe import Recipe
 from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, prepare
+from detrame.training.step import Step
 
 OnEpoch = Callable[[Run, Epoch], None]
 
@@ -107,13 +105,9 @@ class _Training:
         self.model = recipe.build(dataset).to(device)
         if device.type == "cuda":
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.optimizer = SGD(
-            parameter_groups(self.model, recipe.weight_decay),
-            lr=recipe.lr,
-            momentum=recipe.momentum,
-            nesterov=recipe.nesterov,
+        self.step = Step(
+            self.model, momentum=recipe.momentum, nesterov=recipe.nesterov, weight_decay=recipe.weight_decay
         )
-        project_after(self.optimizer, self.model)
         train, self.validation = dataset.train, None
         if recipe.validation:
             train, held = holdout(dataset.train, recipe.validation, seed=recipe.seed)
@@ -133,7 +127,7 @@ class _Training:
     def _restored(self) -> Progress:
         """The progress of the last checkpoint, or none; lines of epochs that will be done again are dropped."""
         path = self.run.path / "checkpoint.safetensors"
-        progress = checkpoint.restore(path, self.model, self.optimizer) if path.exists() else Progress()
+        progress = checkpoint.restore(path, self.model, self.step.optimizer) if path.exists() else Progress()
         metrics = self.run.path / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
         write_text(metrics, "".join(lines[: progress.epoch]))
@@ -154,13 +148,12 @@ class _Training:
     def _epoch(self, stop: threading.Event) -> Epoch:
         """The steps of the current epoch that are left, then the scores."""
         progress, recipe = self.progress, self.recipe
-        for group in self.optimizer.param_groups:
-            group["lr"] = recipe.lr_at(progress.epoch)
+        self.step.set_lr(recipe.lr_at(progress.epoch))
         start, before = time.perf_counter(), progress.seconds
         losses: list[Tensor] = []
         correct = torch.zeros((), dtype=torch.int64, device=self.device)
         for images, labels in self.batches.epoch(progress.epoch, start=progress.step):
-            loss, right = self._step(images, labels)
+            loss, right = self.step(images, labels)
             losses.append(loss)
             correct += right
             progress.step += 1
@@ -176,17 +169,6 @@ class _Training:
             where = f"in epoch {progress.epoch + 1}, after step {progress.step}"
             raise Failure(f"stopped {where}: continue with `detrame train --resume {self.run.path}`")
         return self._close_epoch()
-
-    def _step(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of SGD with the projections after it: the loss, and how many images were classified rightly."""
-        self.model.train()
-        with precision(self.device):
-            logits = self.model(as_pixels(images))
-            loss = F.cross_entropy(logits, labels)
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        return loss.detach(), (logits.argmax(1) == labels).sum()
 
     def _check_losses(self) -> None:
         for step, loss in enumerate(self.progress.losses, start=1):
@@ -217,7 +199,7 @@ class _Training:
         return epoch
 
     def _checkpoint(self) -> None:
-        checkpoint.save(self.run.path / "checkpoint.safetensors", self.model, self.optimizer, self.progress)
+        checkpoint.save(self.run.path / "checkpoint.safetensors", self.model, self.step.optimizer, self.progress)
 
     def _leave_result(self) -> None:
         """Weights first, result last: the result is what makes a run finished."""

@@ -1,0 +1,64 @@
+"""The captured step, on a GPU: `pytest -m cuda`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import detrame
+from detrame.training import train
+from detrame.training.step import Step
+from tests.training import tiny
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def steps(captured: bool, count: int, sizes: tuple[int, ...] = (32,)) -> tuple[dict[str, Tensor], list[float]]:
+    """The weights and losses after `count` steps of a network without dropout."""
+    torch.manual_seed(0)
+    model = detrame.create_model("resnet8", iterations=3).cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    step = Step(model, momentum=0.9, nesterov=False, weight_decay=5e-4)
+    generator = torch.Generator().manual_seed(1)
+    losses = []
+    for i in range(count):
+        size = sizes[i % len(sizes)]
+        images, labels = (
+            torch.rand(size, 3, 16, 16, generator=generator),
+            torch.randint(10, (size,), generator=generator),
+        )
+        step.set_lr(0.05 if i < count // 2 else 0.01)
+        take: Any = step if captured else step._eager
+        losses.append(take(images.cuda(), labels.cuda())[0])
+    return model.state_dict(), torch.stack(losses).tolist()
+
+
+@pytest.mark.parametrize("sizes", [(32,), (32, 20)])
+def test_captured_and_eager_give_the_same_weights_over_100_steps(sizes: tuple[int, ...]) -> None:
+    eager, eager_losses = steps(False, 100, sizes)
+    captured, captured_losses = steps(True, 100, sizes)
+    assert captured_losses == pytest.approx(eager_losses, rel=0.02, abs=0.02)
+    for name, tensor in eager.items():
+        if tensor.is_floating_point():
+            error = (captured[name] - tensor).norm() / tensor.norm().clamp_min(1e-3)
+            assert error < 0.05, f"{name} differs by {error:.3g} of its norm"
+
+
+def test_constraints_hold_after_captured_steps() -> None:
+    weights, _ = steps(True, 20)
+    couplings = [tensor for name, tensor in weights.items() if name.endswith("coupling")]
+    assert couplings
+    for coupling in couplings:
+        assert (coupling[:, :, 1, 1].diagonal() == 0).all()
+        assert (coupling != 0).any()
+
+
+def test_a_run_on_the_gpu_is_as_good_as_on_the_cpu(tmp_path: Path) -> None:
+    recipe = tiny(epochs=8, width=0.2, lr=0.1, lr_milestones=(6,))
+    gpu, cpu = (train(recipe, tmp_path / device, device=device) for device in ("cuda", "cpu"))
+    assert gpu.scores.last == pytest.approx(cpu.scores.last, abs=4)
+    assert gpu.environment["hardware"] != cpu.environment["hardware"]
