@@ -3,8 +3,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detrame import prox
+from detrame import operators, prox
 from detrame.functional import q_metric_relu
+from detrame.prox import spectrum
 from tests.conftest import dense_matrix
 from tests.test_prox import CONVOLUTIONS, random_metric
 
@@ -54,11 +55,35 @@ def test_eigenvalues_of_a_convolution_are_those_of_its_matrix(shape: tuple[int, 
     assert high == pytest.approx(eigenvalues[-1].item(), abs=1e-6)
 
 
-def test_lanczos_bounds_the_spectrum_when_it_stops_early() -> None:
-    """A second difference on a long line: 2000 eigenvalues in (0, 4), 128 steps, and still a bound on both sides."""
-    low, high = prox.extreme_eigenvalues(torch.tensor([[[-1.0, 2.0, -1.0]]]), (2000,))
-    assert -0.01 < low <= 0
-    assert 4 <= high < 4.01
+@pytest.mark.parametrize("shape", [(4, 4, 3, 3), (6, 2, 3, 3)])
+def test_lanczos_finds_the_ends_of_a_large_spectrum(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    metric, size = random_metric(shape, 0.03), (12, 12)
+    exact = prox.extreme_eigenvalues(metric, size)
+    monkeypatch.setattr(spectrum, "_DENSE", 0)
+    low, high = prox.extreme_eigenvalues(metric, size)
+    assert low == pytest.approx(exact[0], abs=1e-5)
+    assert high == pytest.approx(exact[1], abs=1e-5)
+    assert exact[0] - 1e-12 <= low < high <= exact[1] + 1e-12
+
+
+def test_a_metric_close_to_singular_is_still_a_metric() -> None:
+    """A second difference: positive definite by a hair at every size, dense or estimated."""
+    second_difference = torch.tensor([[[-1.0, 2.0, -1.0]]], dtype=torch.float64)
+    for length in (300, 3000):
+        low, high = prox.extreme_eigenvalues(second_difference, (length,))
+        assert 0 < low < 0.01
+        assert 3.99 < high < 4
+    operators.diagonal(second_difference).add_(0.001)
+    z = torch.randn(1, 1, 300, dtype=torch.float64)
+    assert (prox.prox(z, second_difference, 0.1, tolerance=1e-3, max_iterations=10).code >= 0).all()
+
+
+def test_the_verdict_on_a_convolution_with_a_small_margin() -> None:
+    metric = torch.tensor([[[0.0499, 0.45, 1.0, 0.45, 0.0499]]], dtype=torch.float64)
+    condition = 2 * torch.eye(800, dtype=torch.float64) - dense_matrix(metric, (800,))
+    report = prox.convergence(metric, size=(800,))
+    assert report.margin == pytest.approx(torch.linalg.eigvalsh(condition)[0].item(), abs=1e-9)
+    assert report.holds
 
 
 def test_eigenvalues_of_the_identity() -> None:
@@ -67,5 +92,5 @@ def test_eigenvalues_of_the_identity() -> None:
 
 @pytest.mark.parametrize("theta", [torch.ones(3), torch.tensor([1.0, 0.0]), torch.tensor([1.0, torch.nan])])
 def test_bad_theta(theta: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="theta must hold 2 positive numbers"):
+    with pytest.raises(ValueError, match=r"theta must be (finite and > 0|one number or 2)"):
         prox.convergence(torch.eye(2), theta=theta)

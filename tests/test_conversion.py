@@ -1,4 +1,5 @@
 import copy
+import pickle
 import warnings
 
 import pytest
@@ -180,7 +181,7 @@ def test_what_cannot_be_traced_is_listed() -> None:
     assert set(left) == {"shared", "forward", "unused"}
     assert "several places, and the forward pass cannot be traced" in left["shared"]
     assert "a function call, and the forward pass cannot be traced" in left["forward"]
-    assert left["unused"] == "the example's run does not reach it"
+    assert left["unused"] == "no call of it was seen in the example's run"
 
 
 def test_a_forward_pass_that_depends_on_the_mode_is_not_traced() -> None:
@@ -199,7 +200,7 @@ def test_relus_inside_modules_that_are_not_traced_are_listed() -> None:
 @pytest.mark.parametrize(
     ("net", "x", "reason"),
     [
-        (nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), IMAGES[0], "give a batched example"),
+        (nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), IMAGES[0], "give an example with a batch"),
         (nn.Sequential(nn.ReLU()), torch.ones(2, 3, dtype=torch.int64), "int64"),
         (nn.Sequential(nn.ReLU()), torch.ones(1, 1, 1, 1, 1, 1), r"shape \(1, 1, 1, 1, 1, 1\)"),
     ],
@@ -257,13 +258,141 @@ def test_several_arguments_half_precision_and_autocast() -> None:
     assert converted.relu.coupling.dtype == torch.float64  # type: ignore[union-attr]
 
 
+class Optional(nn.Module):
+    """An argument that the example leaves out, a constant, and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.unused = nn.Linear(2, 2)
+        self.register_buffer("scale", torch.ones(3))
+        self.register_buffer("spare", torch.ones(1), persistent=False)
+        self.token = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = F.relu(self.linear(x)) * torch.tensor([1.0, 2.0, 3.0]) * self.scale
+        return x if mask is None else x * mask
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_optional_arguments_constants_and_buffers(inplace: bool) -> None:
+    net, x = Optional(), torch.randn(4, 3)
+    names = set(net.state_dict())
+    converted = detrame.convert(net, x, inplace=inplace)
+    assert left_in(converted) == []
+    assert names <= set(converted.state_dict())
+    assert set(converted.state_dict()) - names == {f"q_metric_relu_0.{p}" for p in ("coupling", "gain", "threshold")}
+    assert not any(name.startswith("_tensor_constant") for name in vars(net))
+    converted.scale.fill_(2)  # type: ignore[operator]
+    scale = 1 if inplace else 2
+    torch.testing.assert_close(converted(x), scale * net(x))
+
+
+def test_a_traced_network_can_be_copied_with_its_list() -> None:
+    converted = detrame.convert(Residual(), IMAGES).eval()
+    for twin in (copy.deepcopy(converted), pickle.loads(pickle.dumps(converted))):
+        assert left_in(twin) == []
+        assert torch.equal(twin(IMAGES), converted(IMAGES))
+
+
+def test_stochastic_depth_is_not_frozen_by_a_trace() -> None:
+    class Stochastic(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if self.training and torch.rand(1).item() < 0.5:
+                return x
+            return F.relu(x)
+
+    for seed in range(8):
+        torch.manual_seed(seed)
+        with pytest.warns(UserWarning, match="draws random numbers|differs between training and evaluation"):
+            assert len(left_in(detrame.convert(Stochastic(), torch.randn(2, 3)))) == 1
+
+
+def test_a_subclass_of_relu_may_do_something_else() -> None:
+    class Double(nn.ReLU):
+        def forward(self, input: Tensor) -> Tensor:
+            return 2 * super().forward(input)
+
+    class Silent(nn.ReLU):
+        def forward(self, input: Tensor) -> Tensor:
+            return input.clamp(min=0)
+
+    net = nn.Sequential(nn.Linear(3, 3), Double(), nn.Linear(3, 5), Silent(), nn.Linear(5, 4), nn.ReLU())
+    with pytest.warns(UserWarning, match="3: no call of it was seen"):
+        converted = detrame.convert(net, torch.randn(2, 3))
+    assert sorted(act.coupling.shape[0] for act in q_metric_relus(converted)) == [3, 4]
+    x = torch.randn(7, 3)
+    torch.testing.assert_close(converted.eval()(x), net.eval()(x))
+
+
+@pytest.mark.parametrize("function", [False, True])
+def test_relus_that_fused_inference_would_pass_by_are_left(function: bool) -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, activation=nn.ReLU(), dropout=0.0)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.linear = layer, nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.linear(self.layer(x))
+            return F.relu(x) if function else x
+
+    with pytest.warns(UserWarning, match="inside"):
+        converted = detrame.convert(Net(), torch.randn(2, 3, 4))
+    assert len(left_in(converted)) == 1
+    assert len(q_metric_relus(converted)) == int(function)
+
+
+def test_recurrent_layers_are_listed() -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.RNN(3, 4, nonlinearity="relu", batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.rnn(x)[0]
+            return out
+
+    with pytest.warns(UserWarning, match="rnn: a recurrent layer computes its ReLU itself"):
+        detrame.convert(Recurrent(), torch.randn(2, 5, 3))
+
+
+def test_a_linear_layer_whose_output_is_made_an_image() -> None:
+    stem = nn.Sequential(nn.Linear(5, 96), nn.Unflatten(1, (6, 4, 4)), nn.BatchNorm2d(6), nn.ReLU())
+    assert kernels(detrame.convert(stem, torch.randn(2, 5))) == [(6, 6, 1, 1)]
+    flat = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(2), nn.ReLU())
+    assert kernels(detrame.convert(flat, IMAGES)) == [(4, 4, 1)]
+
+
+def test_named_arguments_and_examples_with_a_history() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.relu = nn.Linear(3, 3), nn.ReLU()
+
+        def forward(self, *, x: Tensor) -> Tensor:
+            out: Tensor = self.relu(input=self.linear(x))
+            return out
+
+    grown = nn.Linear(3, 3)(torch.randn(2, 3))
+    assert len(q_metric_relus(detrame.convert(Named(), {"x": grown}))) == 1
+
+
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
         detrame.convert(sequential(), IMAGES, iterations=0)
+    with pytest.raises(TypeError, match=r"expected an nn.Module, got function"):
+        detrame.convert(F.relu, IMAGES)
+    with pytest.raises(TypeError, match="must be a tensor, a tuple or a dict of arguments, got list"):
+        detrame.convert(sequential(), [IMAGES])  # type: ignore[arg-type]
     scripted = torch.jit.script(nn.ReLU())
     with pytest.raises(TypeError, match="scripted"):
-        detrame.convert(scripted, IMAGES)
+        detrame.convert(nn.Sequential(scripted), IMAGES)
+    with pytest.raises(TypeError, match=r"before torch.compile"):
+        detrame.convert(torch.compile(sequential()), IMAGES)  # type: ignore[arg-type]
     net = sequential()
     with pytest.raises(RuntimeError):
-        detrame.convert(net, torch.randn(2, 5, 8, 8))
+        detrame.convert(net, torch.randn(2, 5, 8, 8), inplace=True)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in net.modules())
+    assert net.training

@@ -17,6 +17,7 @@ LAYERS = [
     ["training"],
     ["inference"],
     ["models", "data", "conversion"],
+    ["tracing"],
     ["activations"],
     ["functional", "prox"],
     ["operators", "errors", "modes"],

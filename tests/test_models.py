@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -131,6 +132,10 @@ def test_only_a_mean_or_only_a_std() -> None:
     torch.testing.assert_close(layer(x), x - 0.5)
 
 
+def test_mean_and_std_may_be_arrays() -> None:
+    detrame.create_model("resnet8", mean=np.full(3, 0.5), std=torch.ones(3))  # type: ignore[arg-type]
+
+
 def test_a_factory_of_the_user_s_own() -> None:
     seen = []
 
@@ -159,12 +164,14 @@ def test_the_general_families(name: str, convolutions: int) -> None:
         ("wideresnet17_4", {}, r"6n \+ 4 layers .* got 17, 4"),
         ("wideresnet16_0", {}, "got 16, 0"),
         ("resnet8", {"activation": "qmetrik"}, "unknown activation 'qmetrik': did you mean 'qmetric'"),
-        ("resnet8", {"norm": "layer"}, "unknown norm 'layer'"),
+        ("resnet8", {"norm": "layer"}, "norm must be 'batch' or None, got 'layer'"),
         ("resnet8", {"width": 0.0}, "width must be a positive number, got 0.0"),
+        ("resnet8", {"norm": "None"}, "norm must be 'batch' or None, got 'None'"),
+        ("resnet8", {"mean": [float("nan")] * 3}, "mean must be finite"),
         ("resnet8", {"iterations": 0}, "iterations must be at least 1, got 0"),
         ("resnet8", {"num_classes": 0}, "num_classes must be at least 1, got 0"),
         ("resnet8", {"in_channels": -1}, "in_channels must be at least 1, got -1"),
-        ("resnet8", {"std": [0.0] * 3}, "std must be positive"),
+        ("resnet8", {"std": [0.0] * 3}, "std must be finite and positive"),
         ("resnet8", {"mean": [0.5, 0.5], "std": [0.2, 0.2]}, "mean needs one number for each of 3 channels"),
     ],
 )
@@ -193,6 +200,7 @@ def test_cost_leaves_the_network_as_it_was() -> None:
     assert cost(net, (4,)) == (15 + 9 + 6, 12 + 2 * 9)
     assert (net.training, net[0].training, net[2].training) == (True, True, False)
     assert not net[0]._forward_hooks
+    assert cost(nn.ReLU(), (4,)) == (0, 0)
 
 
 def test_models_as_json_and_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:

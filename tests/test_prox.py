@@ -201,11 +201,19 @@ def test_theorem_1_takes_a_batch_of_dictionaries() -> None:
         ({"dictionary": torch.ones(4)}, ValueError, "cannot code"),
         ({"dictionary": torch.ones(5, 3)}, ValueError, r"\(5, 3\) cannot code an input of shape \(2, 4\)"),
         ({"x": torch.full((2, 4), torch.nan)}, ValueError, "input must be finite"),
-        ({"sparsity": -0.1}, ValueError, "sparsity must be a finite number >= 0, got -0.1"),
+        ({"sparsity": -0.1}, ValueError, "sparsity must be finite and >= 0, got -0.1"),
         ({"sparsity": float("nan")}, ValueError, "got nan"),
-        ({"damping": -1.0}, ValueError, "damping must be a finite number >= 0, got -1.0"),
-        ({"ridge": -1.0}, ValueError, "ridge must be a finite number >= 0, got -1.0"),
+        ({"damping": -1.0}, ValueError, "damping must be finite and >= 0, got -1.0"),
+        ({"ridge": -1.0}, ValueError, "ridge must be finite and >= 0, got -1.0"),
         ({"linear": torch.full((3,), torch.nan)}, ValueError, "linear term must be finite"),
+        ({"linear": torch.ones(3, 1)}, ValueError, r"linear term needs shape \(3,\), got \(3, 1\)"),
+        ({"sparsity": torch.ones(4)}, ValueError, r"sparsity must be one number or 3, one a channel, got shape \(4,\)"),
+        ({"ridge": torch.ones(3, 1)}, ValueError, "ridge must be one number"),
+        ({"x": torch.ones(2, 4, dtype=torch.float64)}, TypeError, "the input is torch.float64 and the dictionary"),
+        ({"x": torch.ones(2, 4, dtype=torch.int64)}, TypeError, "input must be a real floating-point tensor"),
+        ({"tolerance": -1.0}, ValueError, "tolerance must be a number >= 0, got -1.0"),
+        ({"tolerance": float("nan")}, ValueError, "got nan"),
+        ({"max_iterations": 2.5}, TypeError, "max_iterations must be an int, got 2.5"),
         ({"method": "fitsa"}, ValueError, "unknown method 'fitsa': did you mean 'fista'"),
         ({"max_iterations": 0}, ValueError, "max_iterations must be at least 1, got 0"),
         ({"dictionary": torch.zeros(4, 3), "damping": 0.0}, ValueError, "smallest eigenvalue is 0"),
@@ -261,3 +269,26 @@ def test_a_singular_dictionary_without_damping_is_refused() -> None:
         prox.dual_frame(torch.zeros(3, 2), 0.0)
     with pytest.raises(ValueError, match=r"dictionary must have shape \(..., m, k\)"):
         prox.metric(torch.ones(3), 0.1)
+    with pytest.raises(ValueError, match=r"linear term needs 2 entries, got shape \(3,\)"):
+        prox.shift(torch.ones(3, 2), 0.1, torch.ones(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_theorem_1_in_low_precision(dtype: torch.dtype) -> None:
+    dictionary, linear = torch.randn(6, 4).to(dtype), torch.randn(4).to(dtype)
+    frame, shift = prox.dual_frame(dictionary, 0.5), prox.shift(dictionary, 0.5, linear)
+    assert frame.dtype == shift.dtype == dtype
+    torch.testing.assert_close(frame.double(), prox.dual_frame(dictionary.double(), 0.5), rtol=0.05, atol=0.05)
+
+
+def test_parameters_of_another_dtype_follow_the_metric() -> None:
+    triple = prox.reparametrise(torch.eye(2), torch.ones(2, dtype=torch.float64), theta=torch.ones(2).double())
+    assert {tensor.dtype for tensor in triple} == {torch.float32}
+    assert prox.reparametrise(torch.eye(2, dtype=torch.float64), 1e39).threshold[0] == 1e39
+
+
+def test_kkt_residual_wants_a_code_of_the_input_s_shape() -> None:
+    with pytest.raises(ValueError, match="must have one shape"):
+        prox.kkt_residual(torch.ones(1, 2), torch.ones(2, 2), torch.eye(2), 0.1)
+    with pytest.raises(ValueError, match="3 channels on the last axis"):
+        prox.kkt_residual(torch.ones(1, 2), torch.ones(1, 2), torch.eye(3), 0.1)

@@ -3,6 +3,7 @@ import io
 import shutil
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -74,20 +75,22 @@ def test_tolerance_is_for_evaluation_only() -> None:
     assert not torch.equal(act.eval()(z), exact(z))
 
 
-def test_autocast_returns_half_precision_and_keeps_no_second_copy() -> None:
-    act, _ = module("conv2d, 1x1")
-    z = torch.randn(8, 4, 6, 6).bfloat16().requires_grad_()
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_autocast_returns_half_precision_and_keeps_no_second_copy(structure: str, iterations: int) -> None:
+    act, z = module(structure, iterations=iterations)
+    z = z.bfloat16().requires_grad_()
     kept = []
 
     def keep(tensor: Tensor) -> Tensor:
-        kept.append(tensor)
+        if tensor.numel() == z.numel() and tensor.shape != act.coupling.shape:
+            kept.append(tensor)
         return tensor
 
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
         u = act(z)
     assert u.dtype == torch.bfloat16
-    assert {t.dtype for t in kept if t.numel() == z.numel()} == {torch.bfloat16}
-    assert len({t.data_ptr() for t in kept if t.numel() == z.numel()}) == 1 + act.iterations
+    assert {t.dtype for t in kept} == {torch.bfloat16}
+    assert len({t.untyped_storage().data_ptr() for t in kept}) == 1 + iterations
     torch.testing.assert_close(u.float(), act(z.float()), rtol=0.05, atol=0.05)
     u.float().sum().backward()
     assert act.coupling.grad is not None
@@ -235,7 +238,7 @@ def test_parameter_groups_decay_all_but_gain_and_threshold() -> None:
         ({"kernel_size": (3, 4)}, r"got \(3, 4\)"),
         ({"kernel_size": (3, 3, 3)}, "has 3 axes, dim is 2"),
         ({"groups": 3}, "groups must divide channels, got groups=3 for 4 channels"),
-        ({"groups": 0}, "groups=0"),
+        ({"groups": 0}, "groups must be at least 1, got 0"),
         ({"channels": 0}, "channels must be at least 1, got 0"),
         ({"dim": 4}, "dim must be 0"),
         ({"dim": 0, "kernel_size": 3}, "takes no kernel_size, got 3"),
@@ -246,6 +249,31 @@ def test_parameter_groups_decay_all_but_gain_and_threshold() -> None:
 def test_bad_arguments(arguments: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         QMetricReLU(**({"channels": 4} | arguments))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"channels": 4.0}, "channels must be an int, got 4.0"),
+        ({"channels": "4"}, "channels must be an int, got '4'"),
+        ({"groups": 2.0}, "groups must be an int, got 2.0"),
+        ({"kernel_size": 3.0}, "kernel_size must be an int, got 3.0"),
+        ({"kernel_size": True}, "kernel_size must be an int, got True"),
+        ({"iterations": 1.5}, "iterations must be an int, got 1.5"),
+    ],
+)
+def test_arguments_of_a_wrong_type(arguments: dict[str, object], complaint: str) -> None:
+    with pytest.raises(TypeError, match=complaint):
+        QMetricReLU(**({"channels": 4} | arguments))  # type: ignore[arg-type]
+
+
+def test_a_numpy_integer_is_an_integer() -> None:
+    assert QMetricReLU(np.int64(4), iterations=np.int64(3)).iterations == 3  # type: ignore[arg-type]
+
+
+def test_an_input_of_another_dtype() -> None:
+    with pytest.raises(TypeError, match=r"the input is torch.float64 and the weight torch.float32"):
+        QMetricReLU(4, dim=0)(torch.zeros(1, 4, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("z", [torch.zeros(1, 3, 4, 4), torch.zeros(4, 4)])

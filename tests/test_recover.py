@@ -89,6 +89,8 @@ def test_without_a_ridge_the_thresholds_give_the_scale() -> None:
         (torch.tensor([0.5, 1.5]), torch.zeros(2), "project the parameters first"),
         (torch.tensor([0.5, 0.5]), -torch.ones(2), "project the parameters first"),
         (torch.tensor([0.5, torch.nan]), torch.zeros(2), "gain must be finite"),
+        (torch.ones(3), torch.zeros(2), r"gain must have shape \(2,\), got \(3,\)"),
+        (torch.ones(2), torch.zeros(2, 1), r"threshold must have shape \(2,\), got \(2, 1\)"),
     ],
 )
 def test_bad_triples(gain: Tensor, threshold: Tensor, complaint: str) -> None:

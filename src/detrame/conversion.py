@@ -9,30 +9,15 @@ own Q-Metric ReLU. What neither way reaches is listed in ``unconverted``.
 import copy
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from detrame.activations import QMetricReLU
-from detrame.functional import check_iterations
-from detrame.modes import evaluating
-
-_RELUS = frozenset({F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_})
-_CONVOLUTIONS = {
-    F.conv1d: 1,
-    F.conv2d: 2,
-    F.conv3d: 3,
-    F.conv_transpose1d: 1,
-    F.conv_transpose2d: 2,
-    F.conv_transpose3d: 3,
-}
+from detrame.errors import check_count
+from detrame.tracing import Arguments, Call, is_relu, run, run_graph, same_outputs, trace
 
 
 class Unconverted(NamedTuple):
@@ -45,27 +30,21 @@ class Unconverted(NamedTuple):
         return f"{self.where}: {self.reason}"
 
 
-class _Layer(NamedTuple):
-    """A convolution (with its kernel) or a linear layer (without), numbered in the order of execution."""
+class Converted(fx.GraphModule):
+    """A converted network whose forward pass had to be traced."""
 
-    order: int
-    kernel: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Call:
-    """One call of ReLU during the example's run."""
-
-    path: str  # of the innermost module
-    module: nn.Module  # that module: an nn.ReLU, or one whose forward calls relu as a function
-    shape: tuple[int, ...]
-    device: torch.device
-    dtype: torch.dtype
-    upstream: _Layer | None
+    def __deepcopy__(self, memo: Any) -> "Converted":
+        twin = super().__deepcopy__(memo)
+        twin.unconverted = self.unconverted  # a GraphModule's copy leaves plain attributes behind
+        return twin
 
 
 def convert(
-    model: nn.Module, example_input: Tensor | tuple[Any, ...], *, iterations: int = 2, inplace: bool = False
+    model: nn.Module,
+    example_input: Tensor | tuple[Any, ...] | dict[str, Any],
+    *,
+    iterations: int = 2,
+    inplace: bool = False,
 ) -> nn.Module:
     """A network whose ReLUs are Q-Metric ReLUs, with the same outputs until it is trained.
 
@@ -76,38 +55,56 @@ def convert(
     Args:
         model: any network; one whose forward pass torch.fx can trace if ReLU is called as a function, or if one
             nn.ReLU serves in several places.
-        example_input: what the network is called with: a tensor, or a tuple of arguments.
+        example_input: what the network is called with: a tensor, a tuple of arguments, or a dict of named ones.
         iterations: of each Q-Metric ReLU.
-        inplace: share modules and parameters with `model`, whose ReLU modules are then exchanged too. Use what is
-            returned: a traced network is a new object all the same.
+        inplace: share modules and parameters with `model`; where no trace is needed, `model` itself is changed and
+            returned.
 
     Returns:
         The converted network. Its attribute ``unconverted`` lists every ReLU that was left, which is also warned of.
+        A network that had to be traced is a torch.fx.GraphModule: it keeps the names of modules and parameters, but
+        not the methods, hooks and containers of the original.
     """
-    check_iterations(iterations)
-    if isinstance(model, torch.jit.ScriptModule):
-        raise TypeError("a scripted network cannot be converted: convert it before torch.jit.script")
-    args = example_input if isinstance(example_input, tuple) else (example_input,)
+    check_count("iterations", iterations)
+    _check_model(model)
+    example = Arguments.of(example_input)
     net = nn.Sequential(model) if isinstance(model, nn.ReLU) else model
     net = net if inplace else copy.deepcopy(net)
-    calls, expected = _record(net, args)
-    traced = _trace(net) if _needs_tracing(calls) else None
-    if isinstance(traced, fx.GraphModule):
-        net = traced
-        unconverted = _rewrite_graph(net, _record(net, args)[0], iterations)
+    calls, expected = run(net, example)
+    graph = trace(net, example, expected) if _needs_tracing(calls) else None
+    if isinstance(graph, fx.Graph):
+        converted = Converted(net, graph)
+        _keep_unused(net, converted)
+        unconverted = _rewrite_graph(converted, run_graph(converted, example), iterations)
+        net = converted
     else:
-        unconverted = _exchange_modules(net, calls, iterations, why_not_traced=traced)
-    _, outputs = _record(net, args)
-    _report(unconverted, expected, outputs)
+        unconverted = _exchange_modules(net, calls, iterations, why_not_traced=graph)
+    unconverted += _unseen(net, {call.module for call in calls})
     net.unconverted = unconverted  # type: ignore[assignment]  # a plain list, neither parameter nor module
+    _report(unconverted, same_outputs(expected, run(net, example)[1]))
     return net
 
 
-def _report(unconverted: list[Unconverted], expected: list[Tensor], outputs: list[Tensor]) -> None:
+def _check_model(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected an nn.Module, got {type(model).__name__}")
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TypeError("a scripted network cannot be converted: convert it before torch.jit.script")
+        if type(module).__name__ == "OptimizedModule":
+            raise TypeError("a compiled network cannot be converted: convert it before torch.compile")
+
+
+def _needs_tracing(calls: list[Call]) -> bool:
+    modules = [call.module for call in calls]
+    return not all(map(is_relu, modules)) or len(set(modules)) < len(modules)
+
+
+def _report(unconverted: list[Unconverted], same: bool) -> None:
     if unconverted:
         lines = "; ".join(map(str, unconverted))
         warnings.warn(f"{len(unconverted)} ReLU left unconverted: {lines}", stacklevel=3)
-    if not all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(expected, outputs, strict=True)):
+    if not same:
         warnings.warn(
             "the converted network's outputs differ on the example: it is random in eval mode, or the input of an "
             "in-place ReLU is used again (set inplace=False there)",
@@ -115,175 +112,108 @@ def _report(unconverted: list[Unconverted], expected: list[Tensor], outputs: lis
         )
 
 
-class _Recorder(TorchFunctionMode):
-    """Follows a run: every ReLU call, with the last convolution or linear layer that its input depends on."""
-
-    def __init__(self, stack: list[tuple[str, nn.Module]]) -> None:
-        super().__init__()
-        self.stack = stack
-        self.calls: list[_Call] = []
-        self.layers = 0
-        # By identity, with the tensor itself, lest a freed one's identity be used again.
-        self.upstream: dict[int, tuple[Tensor, _Layer]] = {}
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        tensors = list(_tensors((args, kwargs)))
-        before = [self.upstream[id(t)][1] for t in tensors if id(t) in self.upstream]
-        layer = max(before, default=None)
-        path, module = self.stack[-1]
-        if func in _RELUS and not isinstance(module, QMetricReLU):
-            z = tensors[0]
-            # Under autocast the tensor is in half precision, its parameters are not.
-            dtype = torch.get_default_dtype() if torch.is_autocast_enabled(z.device.type) else z.dtype
-            self.calls.append(_Call(path, module, tuple(z.shape), z.device, dtype, layer))
-        result = func(*args, **kwargs)
-        if func in _CONVOLUTIONS or func is F.linear:
-            self.layers += 1
-            layer = _Layer(self.layers, tuple(tensors[1].shape[2:]))
-        if layer is not None:
-            for t in _tensors(result):
-                self.upstream[id(t)] = (t, layer)
-        return result
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-
-
-@contextmanager
-def _module_stack(net: nn.Module) -> Iterator[list[tuple[str, nn.Module]]]:
-    """Keep, while the network runs, the path of modules that are being called."""
-    stack: list[tuple[str, nn.Module]] = [("", net)]
-    handles = []
-    for name, module in net.named_modules():
-        entry = (name, module)
-        handles.append(module.register_forward_pre_hook(lambda *_, entry=entry: stack.append(entry)))
-        handles.append(module.register_forward_hook(lambda *_: _pop(stack)))
-    try:
-        yield stack
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _pop(stack: list[tuple[str, nn.Module]]) -> None:
-    stack.pop()  # and return None: what a hook returns would replace the module's output
-
-
-def _record(net: nn.Module, args: tuple[Any, ...]) -> tuple[list[_Call], list[Tensor]]:
-    """Run the example in eval mode, so that no statistics move: every ReLU call in order, and the outputs."""
-    with evaluating(net), _module_stack(net) as stack, _Recorder(stack) as recorder:
-        result = net(*copy.deepcopy(args))
-    return recorder.calls, [output.detach() for output in _tensors(result)]
-
-
-def _needs_tracing(calls: list[_Call]) -> bool:
-    modules = [call.module for call in calls]
-    return any(not isinstance(m, nn.ReLU) for m in modules) or len(set(modules)) < len(modules)
-
-
-def _activation(call: _Call, iterations: int) -> QMetricReLU | str:
+def _activation(call: Call, iterations: int) -> QMetricReLU | str:
     """The Q-Metric ReLU for a place, or the reason why there can be none."""
-    after_linear = call.upstream is not None and not call.upstream.kernel
-    kernel = call.upstream.kernel if call.upstream else ()
-    dim = 0 if after_linear or len(call.shape) <= 2 else len(call.shape) - 2
-    if not call.dtype.is_floating_point or not call.shape or dim > 3:
-        return f"it acts on a {call.dtype} tensor of shape {call.shape}"
-    if dim and kernel and len(kernel) != dim:
-        return f"it acts on shape {call.shape} after a {len(kernel)}-dimensional convolution: give a batched example"
-    odd = [size - (size % 2 == 0) for size in kernel] if kernel else [1] * dim
+    shape, layer = call.shape, call.upstream
+    if not call.dtype.is_floating_point or not shape or len(shape) > 5:
+        return f"it acts on a {call.dtype} tensor of shape {shape}"
+    after_linear = layer is not None and not layer.kernel and shape[-1] == layer.channels
+    dim = 0 if after_linear or len(shape) <= 2 else len(shape) - 2
+    kernel = [1] * dim
+    if dim and layer is not None and layer.kernel:
+        if len(layer.kernel) == dim:
+            kernel = [size - (size % 2 == 0) for size in layer.kernel]
+        elif shape[1] != layer.channels:
+            return f"it acts on shape {shape} after a {len(layer.kernel)}-d convolution: give an example with a batch"
+    channels = shape[1 if dim else -1]
     activation = QMetricReLU(
-        call.shape[1 if dim else -1],
-        odd if dim else None,
-        iterations,
-        dim=dim,
-        device=call.device,
-        dtype=call.dtype,
+        channels, kernel if dim else None, iterations, dim=dim, device=call.device, dtype=call.dtype
     )
     return activation.train(call.module.training)
 
 
 def _exchange_modules(
-    net: nn.Module, calls: list[_Call], iterations: int, *, why_not_traced: str | None
+    net: nn.Module, calls: list[Call], iterations: int, *, why_not_traced: str | None
 ) -> list[Unconverted]:
-    """Exchange every nn.ReLU that is called once; return the ReLUs that are left."""
+    """Exchange every nn.ReLU that is called once; return the called ReLUs that are left."""
     unconverted = []
+    uses = Counter(call.module for call in calls)
     for call in calls:
-        if not isinstance(call.module, nn.ReLU):
+        if not is_relu(call.module):
             unconverted.append(Unconverted(call.path or "forward", f"a function call, and {why_not_traced}"))
-        elif sum(other.module is call.module for other in calls) > 1:
+        elif uses[call.module] > 1:
             unconverted.append(Unconverted(call.path, f"one module in several places, and {why_not_traced}"))
+        elif owner := _fused_owner(net, call.path):
+            unconverted.append(Unconverted(call.path, f"inside {owner}, whose fused inference would pass it by"))
         elif isinstance(activation := _activation(call, iterations), str):
             unconverted.append(Unconverted(call.path, activation))
         else:
             for name, module in list(net.named_modules(remove_duplicate=False)):
                 if module is call.module:
                     net.set_submodule(name, activation)
-    called = {call.module for call in calls}
-    for name, module in net.named_modules():
-        if isinstance(module, nn.ReLU) and module not in called:
-            unconverted.append(Unconverted(name, "the example's run does not reach it"))
     return unconverted
 
 
-class _Tracer(fx.Tracer):
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, nn.ReLU | QMetricReLU) or super().is_leaf_module(m, module_qualified_name)
+def _fused_owner(net: nn.Module, path: str) -> str | None:
+    """The class of PyTorch's own that holds the ReLU at `path`, if that is more than a container."""
+    owner = type(net.get_submodule(path.rpartition(".")[0]))
+    containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+    return owner.__name__ if owner.__module__.startswith("torch.nn.") and owner not in containers else None
 
 
-def _trace(net: nn.Module) -> fx.GraphModule | str:
-    """The network as a graph, or the reason why it has none."""
-    try:
-        with evaluating(net):
-            graph = _Tracer().trace(net)
-            net.train()
-            in_training = _Tracer().trace(net)
-    except Exception as error:  # whatever a forward pass does to a proxy that it cannot stand for
-        return f"the forward pass cannot be traced ({str(error).splitlines()[0] or type(error).__name__})"
-    if str(graph) != str(in_training):
-        return "the forward pass differs between training and evaluation, so that no one trace serves"
-    return fx.GraphModule(net, graph)
+def _unseen(net: nn.Module, called: set[nn.Module]) -> list[Unconverted]:
+    """The ReLUs of the network that no call was seen of."""
+    unseen = []
+    for name, module in net.named_modules():
+        if isinstance(module, nn.ReLU) and module not in called:
+            unseen.append(Unconverted(name, "no call of it was seen in the example's run"))
+        if isinstance(module, nn.RNNBase | nn.RNNCell) and getattr(module, "nonlinearity", None) == "relu":
+            unseen.append(Unconverted(name, "a recurrent layer computes its ReLU itself"))
+    return unseen
 
 
-def _rewrite_graph(net: fx.GraphModule, calls: list[_Call], iterations: int) -> list[Unconverted]:
-    """Give every ReLU node of the graph a Q-Metric ReLU of its own; return the ReLUs that are left."""
+def _keep_unused(net: nn.Module, converted: Converted) -> None:
+    """Give the graph what its forward pass does not use, so that a state_dict of the original still fits."""
+    kept = {name for name, _ in converted.named_modules()}
+    for name, module in net.named_modules():
+        if name not in kept and not any(True for _ in module.children()):
+            converted.add_submodule(name, module)
+    for name, parameter in net.named_parameters(recurse=False):
+        if not hasattr(converted, name):
+            converted.register_parameter(name, parameter)
+    for name, buffer in net.named_buffers(recurse=False):
+        if not hasattr(converted, name):
+            converted.register_buffer(name, buffer, persistent=name not in net._non_persistent_buffers_set)
+    for name, _ in list(converted.named_buffers(recurse=False)):
+        if name.startswith("_tensor_constant"):  # put on the network by the trace: no state of its own
+            converted._non_persistent_buffers_set.add(name)
+            delattr(net, name)
+
+
+def _rewrite_graph(net: Converted, calls: dict[fx.Node, list[Call]], iterations: int) -> list[Unconverted]:
+    """Give every ReLU node of the graph a Q-Metric ReLU of its own; return the called ReLUs that are left."""
     unconverted = []
-    nodes = iter(places := [node for node in net.graph.nodes if _is_relu(net, node)])
-    uses = Counter(place.target for place in places)
-    for call in calls:
-        if call.path and not isinstance(call.module, nn.ReLU):
+    uses = Counter(node.target for node in calls if node.op == "call_module")
+    for node, (call, *_) in calls.items():
+        if not _is_relu_node(net, node):
             unconverted.append(Unconverted(call.path, f"inside {type(call.module).__name__}, which is not traced"))
             continue
-        node = next(nodes)
         if isinstance(activation := _activation(call, iterations), str):
             unconverted.append(Unconverted(call.path or str(node), activation))
             continue
         in_place = _acts_in_place(net, node)
-        keeps_name = node.op == "call_module" and uses[node.target] == 1
-        name = str(node.target) if keeps_name else _free_name(net, node)
+        name = str(node.target) if uses[node.target] == 1 else _free_name(net, node)
         net.add_submodule(name, activation)
         _replace(node, name, in_place)
-    net.delete_all_unused_submodules()
+    for target in uses:
+        if uses[target] > 1 and not any(node.target == target for node in net.graph.nodes):
+            net.delete_submodule(str(target))
     net.recompile()
     return unconverted
 
 
-def _is_relu(net: fx.GraphModule, node: fx.Node) -> bool:
-    if node.op == "call_module":
-        return isinstance(net.get_submodule(str(node.target)), nn.ReLU)
-    if node.op == "call_method":
-        return node.target in ("relu", "relu_")
-    return node.op == "call_function" and node.target in _RELUS
+def _is_relu_node(net: fx.GraphModule, node: fx.Node) -> bool:
+    return node.op != "call_module" or is_relu(net.get_submodule(str(node.target)))
 
 
 def _free_name(net: fx.GraphModule, node: fx.Node) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from operator import index
 
 
 class Failure(RuntimeError):
@@ -14,3 +15,13 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> ValueError:
     close = get_close_matches(str(name), names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(names)}"
     return ValueError(f"unknown {kind} {name!r}: {hint}")
+
+
+def check_count(name: str, value: int, minimum: int = 1) -> int:
+    """`value` as an int, if it is a whole number of at least `minimum`; a TypeError or ValueError if not."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    number = index(value)
+    if number < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {number}")
+    return number

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from detrame import operators
+from detrame.errors import check_count
 
 
 @overload
@@ -90,21 +91,13 @@ def _largest(u: Tensor) -> Tensor:
 def _check(
     z: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor, iterations: int, tolerance: float | None
 ) -> None:
-    check_iterations(iterations)
+    check_count("iterations", iterations)
     check_tolerance(tolerance)
     operators.check_weight(coupling, "coupling")
     operators.check_input(z, coupling)
     for name, vector in (("gain", gain), ("threshold", threshold)):
         if vector.shape != coupling.shape[:1]:
             raise ValueError(f"{name} must have shape ({coupling.shape[0]},), got {tuple(vector.shape)}")
-
-
-def check_iterations(iterations: int) -> None:
-    """Raise a TypeError or ValueError unless `iterations` is an integer of at least 1."""
-    if not isinstance(iterations, int) or isinstance(iterations, bool):
-        raise TypeError(f"iterations must be an int, got {iterations!r}")
-    if iterations < 1:
-        raise ValueError(f"iterations must be at least 1, got {iterations}")
 
 
 def check_tolerance(tolerance: float | None) -> None:

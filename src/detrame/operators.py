@@ -30,6 +30,8 @@ def check_input(z: Tensor, weight: Tensor) -> None:
     """Raise a TypeError or ValueError unless `weight` can act on `z`."""
     if not z.is_floating_point():
         raise TypeError(f"expected a real floating-point tensor, got {z.dtype}")
+    if z.dtype != weight.dtype and not torch.is_autocast_enabled(z.device.type):
+        raise TypeError(f"the input is {z.dtype} and the weight {weight.dtype}: convert one of them")
     channels, dim = weight.shape[0], weight.ndim - 2
     if dim and z.ndim != dim + 2:
         raise ValueError(
@@ -51,7 +53,7 @@ def apply(weight: Tensor, u: Tensor, bias: Tensor | None = None) -> Tensor:
         return F.linear(u, weight, bias)
     grouped = u.reshape(*u.shape[:-1], groups, inputs)
     product = torch.einsum("...gi,goi->...go", grouped, blocks(weight)).flatten(-2)
-    return product if bias is None else product + bias
+    return product if bias is None else product + bias.to(product.dtype)  # autocast: stay in half precision
 
 
 def blocks(weight: Tensor) -> Tensor:

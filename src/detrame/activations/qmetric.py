@@ -9,8 +9,8 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from detrame import operators
-from detrame.errors import unknown
-from detrame.functional import check_iterations, check_tolerance, q_metric_relu
+from detrame.errors import check_count, unknown
+from detrame.functional import check_tolerance, q_metric_relu
 
 
 def _relu(coupling: Tensor, gain: Tensor, threshold: Tensor) -> None:
@@ -79,7 +79,7 @@ class QMetricReLU(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_iterations(iterations)
+        iterations = check_count("iterations", iterations)
         check_tolerance(tolerance)
         if init not in INITIALISATIONS:
             raise unknown("init", init, INITIALISATIONS)
@@ -107,13 +107,13 @@ class QMetricReLU(nn.Module):
         self.gain.clamp_(0, 1)
         self.threshold.clamp_(min=0)
 
-    def forward(self, z: Tensor) -> Tensor:
-        """The code of `z`, of the same shape."""
+    def forward(self, input: Tensor) -> Tensor:  # named as nn.ReLU's, whose place it takes
+        """The code of `input`, of the same shape."""
         tolerance = None if self.training else self.tolerance
-        return q_metric_relu(z, self.coupling, self.gain, self.threshold, self.iterations, tolerance=tolerance)
+        return q_metric_relu(input, self.coupling, self.gain, self.threshold, self.iterations, tolerance=tolerance)
 
     def extra_repr(self) -> str:
-        """The arguments that rebuild this module."""
+        """What is seen of this module when it is printed."""
         channels, inputs, *kernel = self.coupling.shape
         parts = [str(channels), f"kernel_size={tuple(kernel)}" if kernel else "dim=0", f"iterations={self.iterations}"]
         if len(kernel) not in (0, 2):
@@ -130,18 +130,16 @@ class QMetricReLU(nn.Module):
 def _coupling_shape(channels: int, kernel_size: int | Sequence[int] | None, dim: int, groups: int) -> tuple[int, ...]:
     if dim not in (0, 1, 2, 3):
         raise ValueError(f"dim must be 0 (feature vectors), 1, 2 or 3 (convolutions), got {dim!r}")
-    if channels < 1:
-        raise ValueError(f"channels must be at least 1, got {channels}")
-    if groups < 1 or channels % groups:
+    channels, groups = check_count("channels", channels), check_count("groups", groups)
+    if channels % groups:
         raise ValueError(f"groups must divide channels, got groups={groups} for {channels} channels")
     if dim == 0 and kernel_size is not None:
         raise ValueError(f"dim=0 acts on feature vectors and takes no kernel_size, got {kernel_size!r}")
-    if kernel_size is None:
-        kernel_size = 3
-    kernel = [kernel_size] * dim if isinstance(kernel_size, int) else list(kernel_size)
+    sizes = [3 if kernel_size is None else kernel_size] * dim if not isinstance(kernel_size, Sequence) else kernel_size
+    kernel = [check_count("kernel_size", size) for size in sizes]
     if len(kernel) != dim:
         raise ValueError(f"kernel_size {tuple(kernel)} has {len(kernel)} axes, dim is {dim}")
-    if any(size < 1 or size % 2 == 0 for size in kernel):
+    if any(size % 2 == 0 for size in kernel):
         raise ValueError(f"kernel_size must be odd, so that the coupling has a centre, got {kernel_size}")
     return channels, channels // groups, *kernel
 

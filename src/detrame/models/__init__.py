@@ -42,7 +42,7 @@ def create_model(
     """
     factory = activation_factory(activation, iterations=iterations) if isinstance(activation, str) else activation
     options = Options(factory, num_classes, in_channels, mean, std, norm, last_activation, width)
-    return build(name, options=options)
+    return build(name, options)
 
 
 class ModelInfo(NamedTuple):

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from torch import Tensor, nn
 
 from detrame.activations import ActivationFactory
-from detrame.errors import unknown
-
-NORMS = ("batch", None)
+from detrame.errors import check_count
 
 
 @dataclass(frozen=True)
@@ -17,28 +16,29 @@ class Options:
     """What every network can be told, whatever its family; see :func:`detrame.create_model`."""
 
     activation: ActivationFactory
-    num_classes: int = 10
-    in_channels: int = 3
-    mean: Sequence[float] | None = None
-    std: Sequence[float] | None = None
-    norm: str | None = "batch"
-    last_activation: bool = False
-    width: float = 1.0
+    num_classes: int
+    in_channels: int
+    mean: Sequence[float] | None
+    std: Sequence[float] | None
+    norm: str | None
+    last_activation: bool
+    width: float
 
     def __post_init__(self) -> None:
-        if self.norm not in NORMS:
-            raise unknown("norm", self.norm, ["batch", "None"])
+        if self.norm not in ("batch", None):
+            raise ValueError(f"norm must be 'batch' or None, got {self.norm!r}")
         for name in ("num_classes", "in_channels"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            check_count(name, getattr(self, name))
         if not 0 < self.width < float("inf"):
             raise ValueError(f"width must be a positive number, got {self.width}")
         for name in ("mean", "std"):
             values = getattr(self, name)
-            if values is not None and len(values) != self.in_channels:
+            if values is None:
+                continue
+            if len(values) != self.in_channels:
                 raise ValueError(f"{name} needs one number for each of {self.in_channels} channels, got {values}")
-        if self.std is not None and not all(value > 0 for value in self.std):
-            raise ValueError(f"std must be positive, got {self.std}")
+            if not all(isfinite(value) and (name == "mean" or value > 0) for value in values):
+                raise ValueError(f"{name} must be finite{' and positive' if name == 'std' else ''}, got {values}")
 
     def channels(self, published: int) -> int:
         """The number of channels of a layer: the published one, times the width."""
@@ -57,7 +57,9 @@ class Options:
         """The first layer: from pixels to what the network was trained on."""
         if self.mean is None and self.std is None:
             return nn.Identity()
-        return Normalise(self.mean or [0.0] * self.in_channels, self.std or [1.0] * self.in_channels)
+        mean = [0.0] * self.in_channels if self.mean is None else self.mean
+        std = [1.0] * self.in_channels if self.std is None else self.std
+        return Normalise(mean, std)
 
 
 class Normalise(nn.Module):
@@ -68,8 +70,8 @@ class Normalise(nn.Module):
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.tensor(mean).reshape(-1, 1, 1))
-        self.register_buffer("std", torch.tensor(std).reshape(-1, 1, 1))
+        self.register_buffer("mean", torch.tensor([float(value) for value in mean]).reshape(-1, 1, 1))
+        self.register_buffer("std", torch.tensor([float(value) for value in std]).reshape(-1, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` of shape (N, C, H, W), normalised."""

@@ -31,7 +31,7 @@ def cost(model: nn.Module, input_shape: tuple[int, ...]) -> Cost:
             total += module.weight[0].numel() * output.numel()
 
     parameters = list(model.parameters())
-    example = torch.zeros(1, *input_shape, device=parameters[0].device, dtype=parameters[0].dtype)
+    example = next(iter(parameters), torch.empty(0)).new_zeros(1, *input_shape)
     handles = [module.register_forward_hook(add) for module in model.modules()]
     try:
         with torch.no_grad(), evaluating(model):

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from torch import nn
 
 from detrame.errors import unknown
+from detrame.models.blocks import Options
 
 
 @dataclass(frozen=True)
 class Family:
-    """Networks named alike: ``build(*numbers, **options)`` makes the one whose name holds those numbers."""
+    """Networks named alike: ``build(*numbers, options)`` makes the one whose name holds those numbers."""
 
     pattern: re.Pattern[str]
     build: Callable[..., nn.Module]
@@ -37,9 +38,9 @@ def listed_names() -> list[str]:
     return [name for family in _FAMILIES for name in family.listed]
 
 
-def build(name: str, **options: object) -> nn.Module:
+def build(name: str, options: Options) -> nn.Module:
     """The network called `name`; a ValueError with a suggestion if there is none."""
     for family in _FAMILIES:
-        if match := family.pattern.fullmatch(name):
-            return family.build(*map(int, match.groups()), **options)
+        if match := family.pattern.fullmatch(str(name)):
+            return family.build(*map(int, match.groups()), options)
     raise unknown("model", name, listed_names())

@@ -4,8 +4,9 @@ Throughout, a metric Q (and a coupling) has the layout of :mod:`detrame.operator
 ``(k, k / groups)`` block-diagonal, ``(C, C / groups, *kernel)`` convolutional with zero padding at a given size.
 """
 
-from detrame.prox.convergence import Convergence, convergence, extreme_eigenvalues
+from detrame.prox.convergence import Convergence, convergence
 from detrame.prox.solvers import METHODS, Solution, kkt_residual, prox, sparse_code
+from detrame.prox.spectrum import extreme_eigenvalues
 from detrame.prox.theorems import (
     Recovery,
     Reparametrisation,

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from detrame import operators
-from detrame.prox.spectrum import check_metric, check_penalty, extreme_eigenvalues
-from detrame.prox.theorems import check_theta
-
-__all__ = ["Convergence", "convergence", "extreme_eigenvalues"]
+from detrame.prox.checks import channel_values, check_metric
+from detrame.prox.spectrum import extreme_eigenvalues
 
 
 @dataclass(frozen=True)
@@ -49,16 +47,16 @@ def convergence(
         ridge: beta >= 0.
         theta: ``(C,)``; the diagonal of Q unless given. The step gamma of the appendix is absorbed: only
             Theta / gamma matters.
-        size: of the input, for a convolutional metric.
+        size: of the input, for a convolutional metric; on more than 2048 values the eigenvalues are estimates
+            (:func:`extreme_eigenvalues`).
     """
     check_metric(metric, size)
-    check_penalty("ridge", ridge)
     metric = metric.detach().double()
-    diagonal = operators.diagonal(metric).flatten()
-    theta = diagonal if theta is None else check_theta(theta, metric).double()
-    margin, _ = extreme_eigenvalues(operators.add_diagonal(-metric, 2 * theta + ridge), size)
+    beta = channel_values("ridge", ridge, metric)
+    weight = operators.diagonal(metric).flatten() if theta is None else theta
+    theta = channel_values("theta", weight, metric, above_zero=True)
+    margin, _ = extreme_eigenvalues(operators.add_diagonal(-metric, 2 * theta + beta), size)
     # The same question in the norm of the iteration: eigenvalues of M^-1/2 (Q + beta I) M^-1/2, M = Theta + beta I.
-    scale = (theta + ridge).rsqrt()
-    hessian = operators.add_diagonal(metric, theta.new_full(theta.shape, ridge))
-    low, high = extreme_eigenvalues(operators.scale(hessian, scale, scale), size)
+    scale = (theta + beta).rsqrt()
+    low, high = extreme_eigenvalues(operators.scale(operators.add_diagonal(metric, beta), scale, scale), size)
     return Convergence(margin=margin, rate=max(abs(1 - low), abs(1 - high)))

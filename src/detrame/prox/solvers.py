@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from detrame import operators
-from detrame.errors import unknown
-from detrame.prox.spectrum import check_finite, check_metric, check_penalty
+from detrame.errors import check_count, unknown
+from detrame.prox.checks import channel_values, check_floating, check_metric
 from detrame.prox.theorems import metric as dictionary_metric
 from detrame.prox.theorems import preconditioner, reparametrise
 
@@ -26,7 +26,8 @@ class Solution:
 
     Attributes:
         code: the minimiser, of the shape of the input's codes.
-        residuals: ``(iterations,)``, the KKT residual before each iteration, relative to the largest code.
+        residuals: ``(iterations,)``, the KKT residual of the point each iteration looked at, relative to the largest
+            code: where a sweep of coordinate descent ended, where a step of the other methods began.
         converged: whether the KKT residual of `code` itself is within the tolerance.
     """
 
@@ -133,10 +134,11 @@ def prox(
         max_iterations: after which to return unconverged.
     """
     operators.check_weight(metric, "metric")
+    check_floating("metric", metric)
     operators.check_input(z, metric)
     check_metric(metric, tuple(z.shape[2:]) if metric.ndim > 2 else ())
-    check_finite("input", z)
-    target = operators.apply(metric, z) - _penalty(sparsity, metric)
+    check_floating("input", z)
+    target = operators.apply(metric, z) - _per_channel("sparsity", sparsity, metric)
     return _minimise(_Problem(_with_ridge(metric, ridge), target), method, tolerance, max_iterations)
 
 
@@ -169,12 +171,16 @@ def sparse_code(
     """
     if dictionary.ndim != 2 or x.ndim == 0 or x.shape[-1] != dictionary.shape[0]:
         raise ValueError(f"a dictionary {tuple(dictionary.shape)} cannot code an input of shape {tuple(x.shape)}")
-    check_finite("input", x)
+    check_floating("input", x)
     metric = dictionary_metric(dictionary, damping)
     check_metric(metric)
-    target = x @ dictionary - _penalty(sparsity, metric)
+    if x.dtype != dictionary.dtype:
+        raise TypeError(f"the input is {x.dtype} and the dictionary {dictionary.dtype}: convert one of them")
+    target = x @ dictionary - _per_channel("sparsity", sparsity, metric)
     if linear is not None:
-        check_finite("linear term", linear)
+        check_floating("linear term", linear)
+        if linear.shape != metric.shape[:1]:
+            raise ValueError(f"the linear term needs shape ({metric.shape[0]},), got {tuple(linear.shape)}")
         target = target - linear
     return _minimise(_Problem(_with_ridge(metric, ridge), target), method, tolerance, max_iterations)
 
@@ -186,6 +192,10 @@ def kkt_residual(code: Tensor, z: Tensor, metric: Tensor, sparsity: float | Tens
 
     One number a sample: ``(...)`` for codes ``(..., C)``, ``(N,)`` for codes ``(N, C, *size)``; 0 only at the prox.
     """
+    operators.check_weight(metric, "metric")
+    operators.check_input(z, metric)
+    if code.shape != z.shape:
+        raise ValueError(f"the code {tuple(code.shape)} and the input {tuple(z.shape)} must have one shape")
     dim = metric.ndim - 2
     coupling, gain, threshold = reparametrise(metric, sparsity, ridge, size=tuple(z.shape[2:]) if dim else ())
     h, b = operators.per_channel(gain, dim), operators.per_channel(threshold, dim)
@@ -194,14 +204,11 @@ def kkt_residual(code: Tensor, z: Tensor, metric: Tensor, sparsity: float | Tens
 
 
 def _with_ridge(metric: Tensor, ridge: float) -> Tensor:
-    check_penalty("ridge", ridge)
-    return operators.add_diagonal(metric, metric.new_full(metric.shape[:1], ridge))
+    return operators.add_diagonal(metric, channel_values("ridge", ridge, metric))
 
 
-def _penalty(sparsity: float | Tensor, metric: Tensor) -> Tensor:
-    check_penalty("sparsity", sparsity)
-    values = torch.as_tensor(sparsity, dtype=metric.dtype, device=metric.device)
-    return operators.per_channel(values.expand(metric.shape[0]), metric.ndim - 2)
+def _per_channel(name: str, value: float | Tensor, metric: Tensor) -> Tensor:
+    return operators.per_channel(channel_values(name, value, metric), metric.ndim - 2)
 
 
 def _minimise(problem: _Problem, method: str, tolerance: float | None, max_iterations: int) -> Solution:
@@ -209,10 +216,11 @@ def _minimise(problem: _Problem, method: str, tolerance: float | None, max_itera
         raise unknown("method", method, METHODS)
     if method == "coordinate_descent" and problem.hessian.ndim > 2:
         raise ValueError("coordinate_descent needs a dense or block-diagonal metric, take fista for a convolution")
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
+    check_count("max_iterations", max_iterations)
     if tolerance is None:
         tolerance = torch.finfo(problem.target.dtype).eps ** (2 / 3)
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")
     residuals: list[float] = []
     converged = False
     for code, residual in islice(METHODS[method](problem), max_iterations):

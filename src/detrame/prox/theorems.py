@@ -7,17 +7,17 @@ import torch
 from torch import Tensor
 
 from detrame import operators
-from detrame.prox.spectrum import check_finite, check_metric, check_penalty, check_size, extreme_eigenvalues
+from detrame.prox.checks import channel_values, check_floating, check_metric
+from detrame.prox.spectrum import check_size, extreme_eigenvalues
 
 
 def metric(dictionary: Tensor, damping: float) -> Tensor:
     r""":math:`Q = D'D + \alpha I`, of shape ``(..., k, k)`` for a dictionary ``(..., m, k)`` (Theorem 1)."""
-    if not dictionary.is_floating_point():
-        raise TypeError(f"the dictionary must be a real floating-point tensor, got {dictionary.dtype}")
     if dictionary.ndim < 2 or 0 in dictionary.shape[-2:]:
         raise ValueError(f"the dictionary must have shape (..., m, k), got {tuple(dictionary.shape)}")
-    check_finite("dictionary", dictionary)
-    check_penalty("damping", damping)
+    check_floating("dictionary", dictionary)
+    if not 0 <= damping < float("inf"):
+        raise ValueError(f"damping must be finite and >= 0, got {damping}")
     gram = dictionary.mT @ dictionary
     return gram + damping * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
 
@@ -29,10 +29,14 @@ def dual_frame(dictionary: Tensor, damping: float) -> Tensor:
 
 def shift(dictionary: Tensor, damping: float, linear: Tensor) -> Tensor:
     r""":math:`c = Q^{-1} d`, of shape ``(..., k)``, for the linear term d of the coding problem (Theorem 1)."""
+    if linear.shape[-1:] != dictionary.shape[-1:]:
+        raise ValueError(f"the linear term needs {dictionary.shape[-1]} entries, got shape {tuple(linear.shape)}")
     return _solve(metric(dictionary, damping), linear.unsqueeze(-1)).squeeze(-1)
 
 
 def _solve(metric: Tensor, right: Tensor) -> Tensor:
+    if metric.dtype in (torch.float16, torch.bfloat16):  # there is no factorisation in half precision
+        return _solve(metric.float(), right.float()).to(metric.dtype)
     factor, failed = torch.linalg.cholesky_ex(metric)
     if failed.any():
         raise ValueError("D'D + damping I is not positive definite in this precision: raise the damping")
@@ -74,13 +78,11 @@ def reparametrise(
         size: of the input, for a convolutional metric.
     """
     check_metric(metric, size)
-    check_penalty("sparsity", sparsity)
-    check_penalty("ridge", ridge)
-    diagonal = operators.diagonal(metric).flatten()
-    theta = diagonal if theta is None else check_theta(theta, metric)
-    total = theta + ridge
+    weight = operators.diagonal(metric).flatten() if theta is None else theta
+    theta = channel_values("theta", weight, metric, above_zero=True)
+    total = theta + channel_values("ridge", ridge, metric)
     coupling = operators.scale(operators.add_diagonal(-metric, theta), 1 / total)
-    return Reparametrisation(coupling, theta / total, sparsity / total)
+    return Reparametrisation(coupling, theta / total, channel_values("sparsity", sparsity, metric) / total)
 
 
 def preconditioner(metric: Tensor) -> Tensor:
@@ -90,13 +92,6 @@ def preconditioner(metric: Tensor) -> Tensor:
     convolution the sum runs over the kernel too, and the choice is right at every size.
     """
     return metric.abs().flatten(1).sum(1)
-
-
-def check_theta(theta: Tensor, metric: Tensor) -> Tensor:
-    """`theta` itself, if it has one positive entry for each channel of `metric`; a ValueError if not."""
-    if theta.shape != metric.shape[:1] or not (torch.isfinite(theta) & (theta > 0)).all():
-        raise ValueError(f"theta must hold {metric.shape[0]} positive numbers, got {theta}")
-    return theta
 
 
 @dataclass(frozen=True)
@@ -159,7 +154,9 @@ def recover(coupling: Tensor, gain: Tensor, threshold: Tensor, *, size: tuple[in
     operators.check_weight(coupling, "coupling")
     check_size(coupling, size)
     for name, tensor in (("coupling", coupling), ("gain", gain), ("threshold", threshold)):
-        check_finite(name, tensor)
+        check_floating(name, tensor)
+        if tensor.shape[:1] != coupling.shape[:1] or (tensor is not coupling and tensor.ndim != 1):
+            raise ValueError(f"{name} must have shape ({coupling.shape[0]},), got {tuple(tensor.shape)}")
     if gain.min() < 0 or gain.max() > 1 or threshold.min() < 0:
         raise ValueError("expected gains in [0, 1] and thresholds >= 0: project the parameters first")
     coupling, gain, threshold = coupling.detach(), gain.detach(), threshold.detach()

@@ -1,0 +1,42 @@
+"""What must hold before a theorem applies, and the message when it does not."""
+
+import torch
+from torch import Tensor
+
+from detrame import operators
+from detrame.prox.spectrum import check_size, diagonally_dominant, extreme_eigenvalues
+
+
+def check_floating(name: str, tensor: Tensor) -> None:
+    """Raise unless `tensor` is of a real floating-point dtype, and finite."""
+    if not tensor.is_floating_point():
+        raise TypeError(f"the {name} must be a real floating-point tensor, got {tensor.dtype}")
+    if not torch.isfinite(tensor).all():
+        raise ValueError(f"the {name} must be finite, but holds NaN or infinity")
+
+
+def check_metric(metric: Tensor, size: tuple[int, ...] = ()) -> None:
+    """Raise unless `metric` is finite, symmetric and positive definite (a convolution: at the given size)."""
+    operators.check_weight(metric, "metric")
+    check_size(metric, size)
+    check_floating("metric", metric)
+    asymmetry = (metric - operators.transpose(metric)).abs().amax().item()
+    if asymmetry > torch.finfo(metric.dtype).eps ** 0.75 * metric.abs().amax().item():
+        raise ValueError(f"the metric must be symmetric, but differs from its transpose by up to {asymmetry:.3g}")
+    if diagonally_dominant(metric):  # a proof that costs nothing
+        return
+    smallest, _ = extreme_eigenvalues(metric, size)
+    if not smallest > 0:
+        raise ValueError(f"the metric must be positive definite, but its smallest eigenvalue is {smallest:.3g}")
+
+
+def channel_values(name: str, value: float | Tensor, metric: Tensor, *, above_zero: bool = False) -> Tensor:
+    """`value` as one number a channel ``(C,)`` in the dtype and device of `metric`, or a ValueError."""
+    values = torch.as_tensor(value, dtype=torch.float64).detach()
+    channels = metric.shape[0]
+    if values.shape not in ((), (channels,)):
+        raise ValueError(f"{name} must be one number or {channels}, one a channel, got shape {tuple(values.shape)}")
+    wanted = "> 0" if above_zero else ">= 0"
+    if not (torch.isfinite(values) & ((values > 0) if above_zero else (values >= 0))).all():
+        raise ValueError(f"{name} must be finite and {wanted}, got {value}")
+    return values.to(metric).expand(channels)
