@@ -1,0 +1,1 @@
+"""Where data, models and training come together: comparisons and their report."""
