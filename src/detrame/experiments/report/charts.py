@@ -15,7 +15,7 @@ from detrame.experiments.report.svg import Scale, bounds, decades, linear, numbe
 
 __all__ = ["Series", "bar_chart", "frame", "histogram", "line_chart", "standalone"]
 
-WIDTH, HEIGHT = 400, 270
+WIDTH, PLOT_HEIGHT = 400, 180
 SMALL_WIDTH, SMALL_HEIGHT = 276, 226  # four in a row
 LEFT, RIGHT, BOTTOM = 46, 12, 44
 LINE, CHARACTER = 20, 7.2  # the height of a line of text, and a wide guess at the width of a character
@@ -71,7 +71,8 @@ def line_chart(
     rows, legend = _legend([one.name for one in series], _line_sample, first_style)
     low, high = _decade_bounds(values) if log else bounds(values)
     left, right = (xs[0], xs[-1]) if len(xs) > 1 else bounds(xs)
-    top, bottom = _top(rows), HEIGHT - BOTTOM
+    top = _top(rows)
+    bottom = top + PLOT_HEIGHT
     x = linear(left, right, LEFT + 6, WIDTH - RIGHT - 6)
     if log:
         straight = linear(math.log10(low), math.log10(high), bottom, top)
@@ -85,6 +86,7 @@ def line_chart(
         _x_axis(plot, [(tick, number(tick)) for tick in ticks(left, right, whole=True)], x_label),
         *[_line(one, place, plot) for place, one in enumerate(series, first_style)],
         *_columns(series, xs, plot, x_label, digits),
+        height=bottom + BOTTOM,
     )
 
 
@@ -99,7 +101,8 @@ def bar_chart(
 ) -> Markup:
     """Bars from 0 to `top_value`, grouped by category; a series may be shorter than the categories."""
     rows, legend = _legend([name for name, _ in series], _bar_sample)
-    top, bottom = _top(rows), HEIGHT - BOTTOM
+    top = _top(rows)
+    bottom = top + PLOT_HEIGHT
     count = max(1, len(categories))
     plot = Plot(linear(0, count, LEFT, WIDTH - RIGHT), linear(0, top_value, bottom, top), top, bottom)
     slot = (WIDTH - LEFT - RIGHT) / count
@@ -111,10 +114,13 @@ def bar_chart(
     ]
     every = math.ceil(count / 12)
     labels = [(index + 0.5, label) for index, label in enumerate(categories) if index % every == 0]
-    return frame(title, legend, _y_axis(plot, ticks(0, top_value), y_label), _x_axis(plot, labels, x_label), *bars)
+    axes = _y_axis(plot, ticks(0, top_value), y_label), _x_axis(plot, labels, x_label)
+    return frame(title, legend, *axes, *bars, height=bottom + BOTTOM)
 
 
-def histogram(values: Sequence[float], *, low: float, high: float, title: str, bins: int = 20) -> Markup:
+def histogram(
+    values: Sequence[float], *, low: float, high: float, title: str, place: int = 0, bins: int = 20
+) -> Markup:
     """How many channels have a value in each of `bins` equal parts of [low, high]; values outside are left out."""
     high = high if high > low else low + 1.0
     counts = [0] * bins
@@ -129,7 +135,7 @@ def histogram(values: Sequence[float], *, low: float, high: float, title: str, b
         tag(
             "rect",
             tag("title", f"{low + i * step:.3g} to {low + (i + 1) * step:.3g}: {count}"),
-            class_="bar s1",
+            class_=f"bar {_colour(place)}",
             x=plot.x(low + i * step) + 0.5,
             y=plot.y(count),
             width=plot.x(low + step) - plot.x(low) - 1,
@@ -144,7 +150,7 @@ def histogram(values: Sequence[float], *, low: float, high: float, title: str, b
     return frame(title, *axes, *bars, width=SMALL_WIDTH, height=SMALL_HEIGHT)
 
 
-def frame(title: str, *children: object, width: float = WIDTH, height: float = HEIGHT) -> Markup:
+def frame(title: str, *children: object, height: float, width: float = WIDTH) -> Markup:
     """The SVG element around a chart, named for those who do not see it."""
     return tag(
         "svg",
@@ -258,21 +264,21 @@ def _legend(names: Sequence[str], sample: Callable[[int, float, float], Markup],
     x, row = 0.0, 0
     for place, name in enumerate(names, first):
         short = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-        width = 38 + CHARACTER * len(short)
+        width = 43 + CHARACTER * len(short)
         if x and x + width > WIDTH:
             x, row = 0.0, row + 1
         y = 34 + LINE * row
-        parts += [sample(place, x, y - 4), tag("text", short, class_="name", x=x + 30, y=y)]
+        parts += [sample(place, x, y - 4), tag("text", short, class_="name", x=x + 35, y=y)]
         x += width + 8
     return row + 1, Markup("").join(parts)
 
 
 def _line_sample(place: int, x: float, y: float) -> Markup:
-    return _stroke(place, _path([(x, y), (x + 24, y)])) + _marker(place, x + 12, y)
+    return _stroke(place, _path([(x, y), (x + 29, y)])) + _marker(place, x + 14.5, y)
 
 
 def _bar_sample(place: int, x: float, y: float) -> Markup:
-    return tag("rect", class_=f"bar {_filling(place)}", x=x + 6, y=y - 6, width=14, height=12)
+    return tag("rect", class_=f"bar {_filling(place)}", x=x + 12, y=y - 6, width=15, height=12)
 
 
 def _colour(place: int) -> str:

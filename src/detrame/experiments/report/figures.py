@@ -40,15 +40,13 @@ def accuracy(comparison: Comparison) -> list[Figure]:
     series = [_accuracy_series(group) for group in comparison.groups]
     longest = max(len(one.x) for one in series)
     band = "The line is the mean, the band reaches from the lowest to the highest seed."
-    single = all(len(group.runs) == 1 for group in comparison.groups)
-    figures = [_accuracy(comparison, series, "accuracy", "The whole run", "One run each." if single else band)]
+    single = "" if any(len(group.runs) > 1 for group in comparison.groups) else "One run of each network."
+    figures = [_accuracy(comparison, series, "accuracy", "The whole run", single or band)]
     if longest >= 4:
         half = longest // 2
-        late = [_from(one, half) for one in series]
+        late = [_from(one, half) for one in series]  # an empty one too, so that the others keep their colours
         caption = f"The same from epoch {half + 1} on, where the race is decided."
-        figures.append(
-            _accuracy(comparison, [one for one in late if one.x], "accuracy_late", "The second half", caption)
-        )
+        figures.append(_accuracy(comparison, late, "accuracy_late", "The second half", caption))
     return figures
 
 
@@ -103,7 +101,9 @@ def couplings(comparison: Comparison, group: Group) -> list[Layer]:
     for (number, module), norm in zip(shown, norms, strict=True):
         where = comparison.dataset, _short(group), f"layer {number}"
         pictures = [_coupling(where, norm, highest), _filters(where, module, norm)]
-        layers.append(Layer(number, [*pictures, _gain(where, module), _threshold(where, module)]))
+        layers.append(
+            Layer(number, [*pictures, _gain(where, module, group.place), _threshold(where, module, group.place)])
+        )
     return layers
 
 
@@ -123,15 +123,15 @@ def _filters(where: tuple[str, ...], module: QMetricReLU, norms: Tensor) -> Figu
     return Figure(_file("filters", *where), "Filters", filter_tiles(filters, title=title), caption)
 
 
-def _gain(where: tuple[str, ...], module: QMetricReLU) -> Figure:
-    svg = histogram(module.gain.tolist(), low=0, high=1, title=f"Gain of {where[-1]}")
+def _gain(where: tuple[str, ...], module: QMetricReLU, place: int) -> Figure:
+    svg = histogram(module.gain.tolist(), low=0, high=1, title=f"Gain of {where[-1]}", place=place)
     caption = "How much of its own input a channel keeps: a ReLU keeps 1, all of it."
     return Figure(_file("gain", *where), "Gain", svg, caption)
 
 
-def _threshold(where: tuple[str, ...], module: QMetricReLU) -> Figure:
+def _threshold(where: tuple[str, ...], module: QMetricReLU, place: int) -> Figure:
     values = module.threshold.tolist()
-    svg = histogram(values, low=0, high=max(values), title=f"Threshold of {where[-1]}")
+    svg = histogram(values, low=0, high=max(values), title=f"Threshold of {where[-1]}", place=place)
     caption = "What is taken off before the ReLU: the larger, the sparser the code. A ReLU takes off 0."
     return Figure(_file("threshold", *where), "Threshold", svg, caption)
 

@@ -168,13 +168,16 @@ def _differing(recipes: Sequence[Recipe]) -> list[str]:
 
 
 def _labels(recipes: Sequence[Recipe]) -> list[str]:
-    """What tells each recipe from the others: its activation, then in brackets whatever else differs."""
-    others = [name for name in _differing(recipes) if name not in ("activation", "iterations")]
-    iterations = {recipe.iterations for recipe in recipes if recipe.activation != "relu"}
-    labels = []
-    for recipe in recipes:
-        parts = [f"T = {recipe.iterations}"] if len(iterations) > 1 and recipe.activation != "relu" else []
-        parts += [recipe.model if name == "model" else f"{name} = {getattr(recipe, name)}" for name in others]
-        name = NAMES.get(recipe.activation, recipe.activation)
-        labels.append(f"{name} ({', '.join(parts)})" if parts else name)
-    return labels
+    """What tells each recipe from the others: its activation, then in brackets as few other fields as it takes."""
+    return [_label(recipe, [other for other in recipes if other.activation == recipe.activation]) for recipe in recipes]
+
+
+def _label(recipe: Recipe, alike: list[Recipe]) -> str:
+    parts = []
+    for name in sorted(_differing(alike), key=lambda name: name != "iterations"):
+        value = getattr(recipe, name)
+        if len({getattr(other, name) for other in alike}) > 1:
+            parts.append({"iterations": f"T = {value}", "model": str(value)}.get(name, f"{name} = {value}"))
+            alike = [other for other in alike if getattr(other, name) == value]
+    name = NAMES.get(recipe.activation, recipe.activation)
+    return f"{name} ({', '.join(parts)})" if parts else name

@@ -1,11 +1,14 @@
 """Markup from Python, escaped by construction, and the scales that put data on paper."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 from markupsafe import Markup, escape
 
 MINUS = "\N{MINUS SIGN}"
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+MARGIN = 14  # around a figure that stands alone
 Scale = Callable[[float], float]
 
 
@@ -31,7 +34,10 @@ def _short(value: object) -> object:
 def standalone(svg: Markup, style: str) -> str:
     """An SVG of the page as a file of its own: with its style, and on paper of its own."""
     head, body = str(svg).split(">", 1)
-    return f'{head}><style>{style}</style><rect class="paper" width="100%" height="100%"/>{body}\n'
+    width, height = (float(side) + 2 * MARGIN for side in head.split('viewBox="0 0 ')[1].split('"')[0].split())
+    head = re.sub('viewBox="[^"]*"', f'viewBox="{-MARGIN} {-MARGIN} {width:g} {height:g}"', head)
+    paper = f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" width="{width:g}" height="{height:g}"/>'
+    return f"{head}><style>{style}</style>{paper}{body}\n"
 
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
@@ -69,6 +75,7 @@ def number(value: float) -> str:
     """A tick's label: no trailing zeros, a true minus, powers of ten where decimals would be long."""
     if value and not 1e-3 <= abs(value) < 1e5:
         mantissa, exponent = f"{value:.0e}".split("e")
-        power = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-        return f"{'' if mantissa == '1' else mantissa + '·'}10{power}".replace("-", MINUS)
+        power = str(int(exponent)).translate(SUPERSCRIPT)
+        factor = {"1": "", "-1": "-"}.get(mantissa, f"{mantissa}·")
+        return f"{factor}10{power}".replace("-", MINUS)
     return f"{value:.6g}".replace("-", MINUS)

@@ -21,18 +21,20 @@ def title(comparisons: Sequence[Comparison]) -> str:
 
 
 def headline(comparison: Comparison) -> str:
-    """What came out, in one sentence, the best group first."""
+    """What came out, in one sentence, the best group first; of several, the best two."""
     first, *rest = comparison.ranking
-    counts = {group.last.n for group in comparison.groups}
-    one_count = len(counts) == 1
-    over = f", over {_counted(first.last.n, 'seed')}" if one_count else ""
-    if not rest:
-        return f"{_score(first, False)}{NBSP}% on {comparison.dataset}{over}."
-    against = " and ".join(
-        filter(None, [", ".join(_score(g, not one_count) for g in rest[:-1]), _score(rest[-1], not one_count)])
-    )
-    same = ", same recipe" if not _other_differences(comparison) else ""
-    return f"{_score(first, not one_count)}{NBSP}% against {against} on {comparison.dataset}{over}{same}."
+    n = first.last.n if len({group.last.n for group in comparison.groups}) == 1 else None
+    sentence = _score(first, n, unit=f"{NBSP}%")
+    if rest:
+        sentence += f" against {_score(rest[0], n)}"
+    sentence += f" on {comparison.dataset}"
+    if len(rest) > 1:
+        sentence += f", the best two of {len(comparison.groups)}"
+    if n is not None:
+        sentence += f", over {n} seeds" if n > 1 else ", with a single seed"
+    if rest and not _other_differences(comparison):
+        sentence += ", same recipe"
+    return sentence + "."
 
 
 def caveats(comparison: Comparison) -> list[str]:
@@ -44,8 +46,10 @@ def caveats(comparison: Comparison) -> list[str]:
     if others := _other_differences(comparison):
         said.append(f"The recipes differ in {', '.join(others)} too, so the activation is not the only cause.")
     fewest = min(group.last.n for group in comparison.groups)
+    if fewest == len(ranking) == 1:
+        said.append("A single seed says nothing about the spread.")
     if 1 < fewest < FEW_SEEDS:
-        said.append(f"{_counted(fewest, 'seed')} give only a rough idea of the spread.")
+        said.append(f"{fewest} seeds give only a rough idea of the spread.")
     return said
 
 
@@ -61,7 +65,7 @@ def facts(comparisons: Sequence[Comparison], today: date) -> list[tuple[str, str
         ("Hardware", "; ".join(_distinct(place.get("hardware", "unknown") for place in places))),
         ("Commit", "; ".join(_distinct(_short(place.get("commit")) for place in places))),
         ("PyTorch", "; ".join(_distinct(place.get("torch", "unknown") for place in places))),
-        ("Runs", f"{len(runs)}, with seeds {', '.join(seeds)}"),
+        ("Runs", f"{len(runs)}, with seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"),
     ]
 
 
@@ -110,8 +114,9 @@ def _lead(first: Group, second: Group) -> str:
     return f"{lead}, but that is within two standard errors, so these runs do not settle which is better: {error}."
 
 
-def _score(group: Group, with_n: bool) -> str:
-    return f"{group.label} {group.last.text(1)}" + (f" (n = {group.last.n})" if with_n else "")
+def _score(group: Group, n: int | None, unit: str = "") -> str:
+    """Label and accuracy, with the number of seeds unless all groups have the same."""
+    return f"{group.label} {group.last.text(1)}{unit}" + (f" (n = {group.last.n})" if n is None else "")
 
 
 def _other_differences(comparison: Comparison) -> list[str]:
@@ -124,10 +129,6 @@ def _short(commit: object) -> str:
         return "unknown"
     digits, mark, rest = str(commit).partition("+")
     return digits[:12] + mark + rest
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def _distinct(values: Iterable[object]) -> list[str]:
