@@ -18,7 +18,7 @@ from detrame.data import Dataset
 from detrame.errors import Failure
 from detrame.experiments.report import examples, figures, wording, write
 from detrame.experiments.report.groups import Comparison, Difference, Group, Spread, compared, difference
-from detrame.inference import LayerCodes, predict
+from detrame.inference import LayerCodes, layer_codes, predict
 from detrame.training import Recipe, Run, Scores
 from tests.experiments.conftest import RECIPE
 
@@ -399,6 +399,18 @@ def test_a_short_run_beside_a_long_one_keeps_the_colours(runs: Runs) -> None:
     assert re.findall('class="band (s.)"', late.svg) == ["s1"]
     (short,) = compared(runs["more"])
     assert [figure.name for figure in figures.accuracy(short)] == ["accuracy_digits"]
+
+
+def test_layers_are_numbered_among_all_activations(tmp_path: Path) -> None:
+    # A residual network has plain ReLUs between its Q-Metric ones: the numbers must be those of the sparsity's axis.
+    run = training.train(RECIPE.replace(model="resnet8", width=0.25, epochs=1), tmp_path / "run", device="cpu")
+    page = write([run], tmp_path / "page.html")
+    codes = layer_codes(run.model, run.dataset().test.images[:10])
+    iterated = [i for i, layer in enumerate(codes, start=1) if len(layer.residuals)]
+    assert iterated != list(range(1, len(iterated) + 1))
+    assert [int(n) for n in re.findall(r">layer (\d+)<", Page(page).section(page, "codes"))] == iterated
+    shown = [int(n) for n in re.findall(r">Layer (\d+)<", Page(page).section(page, "coupling"))]
+    assert shown == [iterated[0], iterated[(len(iterated)) // 2], iterated[-1]]
 
 
 def test_networks_without_activations_have_no_codes(

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from torch import Tensor
 
 from detrame import operators
-from detrame.activations import QMetricReLU, q_metric_relus
+from detrame.activations import QMetricReLU
 from detrame.experiments.report.charts import Series, bar_chart, histogram, line_chart
 from detrame.experiments.report.groups import Comparison, Group
 from detrame.experiments.report.pictures import coupling_map, filter_tiles
@@ -67,12 +67,12 @@ def sparsity(comparison: Comparison, codes: list[list[LayerCodes]]) -> Figure:
     return Figure(_file("sparsity", comparison.dataset), "Sparsity of the codes", svg, caption)
 
 
-def residual(comparison: Comparison, group: Group, layers: list[LayerCodes]) -> Figure:
+def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> Figure:
     """How much the codes still change at each iteration, layer by layer."""
-    shown = _spaced(len(layers), RESIDUAL_LAYERS)
+    iterated = _iterated(codes)
     series = [
-        Series(f"layer {i + 1}", range(1, len(layers[i].residuals) + 1), layers[i].residuals.double().tolist())
-        for i in shown
+        Series(f"layer {number}", range(1, len(layer.residuals) + 1), layer.residuals.double().tolist())
+        for number, layer in (iterated[i] for i in _spaced(len(iterated), RESIDUAL_LAYERS))
     ]
     title = f"Residual of the iteration, {group.label}"
     svg = line_chart(
@@ -86,15 +86,16 @@ def residual(comparison: Comparison, group: Group, layers: list[LayerCodes]) -> 
     )
     caption = (
         "The largest change of a code at each iteration, relative to the largest code: a line that falls means that "
-        "the iteration is settling, one that stays level that the network uses it without reaching a fixed point."
+        "the iteration is settling, one that does not, that the network uses it without reaching a fixed point."
     )
     return Figure(_file("residual", comparison.dataset, _short(group)), title, svg, caption)
 
 
-def couplings(comparison: Comparison, group: Group) -> list[Layer]:
+def couplings(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> list[Layer]:
     """For a few layers: norms of the coupling, the strongest filters, gains and thresholds."""
-    modules = q_metric_relus(group.runs[0].model)
-    shown = [(i + 1, modules[i]) for i in _spaced(len(modules), LAYERS)]
+    modules = {name: m for name, m in group.runs[0].model.named_modules() if isinstance(m, QMetricReLU)}
+    iterated = _iterated(codes)
+    shown = [(number, modules[layer.name]) for number, layer in (iterated[i] for i in _spaced(len(iterated), LAYERS))]
     norms = [_norms(module) for _, module in shown]
     highest = max(float(norm.max()) for norm in norms)
     layers = []
@@ -165,6 +166,11 @@ def _accuracy(comparison: Comparison, series: list[Series], name: str, title: st
 
 def _from(series: Series, start: int) -> Series:
     return Series(series.name, series.x[start:], series.y[start:], series.low[start:], series.high[start:])
+
+
+def _iterated(codes: list[LayerCodes]) -> list[tuple[int, LayerCodes]]:
+    """The Q-Metric ReLUs with their numbers among all activations, counted from 1 as on the axis of the sparsity."""
+    return [(number, layer) for number, layer in enumerate(codes, start=1) if len(layer.residuals)]
 
 
 def _spaced(count: int, at_most: int) -> list[int]:

@@ -6,7 +6,7 @@ from detrame.experiments.report import figures, wording
 from detrame.experiments.report.examples import Disagreement, disagreement, images_of
 from detrame.experiments.report.figures import Figure, Layer
 from detrame.experiments.report.groups import Comparison, Difference, Group, difference
-from detrame.inference import layer_codes
+from detrame.inference import LayerCodes, layer_codes
 
 CODE_IMAGES = 300
 
@@ -47,15 +47,22 @@ class Report:
 def report_on(comparison: Comparison) -> Report:
     """Measure what is to be shown, and draw it."""
     first, *others = comparison.groups
-    coupled = next((group for group in comparison.groups if group.recipe.activation == "qmetric"), None)
+    codes = [_codes(group) for group in comparison.groups]
+    iterating = [
+        (group, c) for group, c in zip(comparison.groups, codes, strict=True) if any(len(x.residuals) for x in c)
+    ]
+    coupled = iterating[0][0] if iterating else None
     return Report(
         comparison=comparison,
         headline=wording.headline(comparison),
         caveats=wording.caveats(comparison),
         rows=[(first, None), *[(group, difference(group, first)) for group in others]],
         accuracy=figures.accuracy(comparison),
-        coupling=figures.couplings(comparison, coupled) if coupled else [],
-        codes=_codes(comparison),
+        coupling=figures.couplings(comparison, *iterating[0]) if iterating else [],
+        codes=[
+            *([figures.sparsity(comparison, codes)] if any(codes) else []),
+            *[figures.residual(comparison, *one) for one in iterating],
+        ],
         coupled=coupled,
         disagreement=disagreement(comparison),
         recipe=wording.recipe_rows(comparison),
@@ -63,14 +70,6 @@ def report_on(comparison: Comparison) -> Report:
     )
 
 
-def _codes(comparison: Comparison) -> list[Figure]:
-    """Sparsity of every group, residuals of those that iterate."""
-    codes = []
-    for group in comparison.groups:
-        run = group.runs[0]
-        codes.append(layer_codes(run.model, images_of(run).test.images[:CODE_IMAGES]))
-    found = [figures.sparsity(comparison, codes)] if any(codes) else []
-    for group, layers in zip(comparison.groups, codes, strict=True):
-        if iterated := [layer for layer in layers if len(layer.residuals)]:
-            found.append(figures.residual(comparison, group, iterated))
-    return found
+def _codes(group: Group) -> list[LayerCodes]:
+    run = group.runs[0]
+    return layer_codes(run.model, images_of(run).test.images[:CODE_IMAGES])
