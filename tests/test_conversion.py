@@ -265,6 +265,7 @@ class Optional(nn.Module):
         super().__init__()
         self.linear = nn.Linear(3, 3)
         self.unused = nn.Linear(2, 2)
+        self.scale: Tensor
         self.register_buffer("scale", torch.ones(3))
         self.register_buffer("spare", torch.ones(1), persistent=False)
         self.token = nn.Parameter(torch.zeros(1))
@@ -383,7 +384,7 @@ def test_bad_input() -> None:
     with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
         detrame.convert(sequential(), IMAGES, iterations=0)
     with pytest.raises(TypeError, match=r"expected an nn.Module, got function"):
-        detrame.convert(F.relu, IMAGES)
+        detrame.convert(F.relu, IMAGES)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must be a tensor, a tuple or a dict of arguments, got list"):
         detrame.convert(sequential(), [IMAGES])  # type: ignore[arg-type]
     scripted = torch.jit.script(nn.ReLU())

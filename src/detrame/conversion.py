@@ -33,7 +33,7 @@ class Unconverted(NamedTuple):
 class Converted(fx.GraphModule):
     """A converted network whose forward pass had to be traced."""
 
-    def __deepcopy__(self, memo: Any) -> "Converted":
+    def __deepcopy__(self, memo: Any) -> fx.GraphModule:
         twin = super().__deepcopy__(memo)
         twin.unconverted = self.unconverted  # a GraphModule's copy leaves plain attributes behind
         return twin

@@ -1,0 +1,56 @@
+"""One self-contained HTML page from finished runs, and its figures as SVG files beside it."""
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from detrame.errors import Failure
+from detrame.experiments.report import sections, wording
+from detrame.experiments.report.charts import standalone
+from detrame.experiments.report.groups import compared
+from detrame.training.files import write_text
+from detrame.training.runs import Run
+
+__all__ = ["write"]
+
+
+def write(runs: Sequence[Run], out: Path) -> Path:
+    """Write the report of finished runs to `out`, and its figures into the folder ``<stem>_figures`` beside it.
+
+    Runs that differ in their seeds only are one group; groups on the same data set are compared, ReLU first. The
+    page needs no network, no scripts and no other file. A Failure names a run that is not finished.
+    """
+    comparisons = compared(runs)
+    reports = [sections.report_on(comparison) for comparison in comparisons]
+    figures = [figure for report in reports for figure in report.figures]
+    environment = Environment(
+        loader=PackageLoader("detrame.experiments.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("page.html.j2").render(
+        reports=reports,
+        title=wording.title(comparisons),
+        facts=wording.facts(comparisons, date.today()),
+        code_images=sections.CODE_IMAGES,
+        style=_resource(environment, "chart.css") + _resource(environment, "style.css"),
+    )
+    folder = out.with_name(f"{out.stem}_figures")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"cannot make the folder {folder} ({error.strerror}): choose another --out") from error
+    style = _resource(environment, "chart.css")
+    for figure in figures:
+        write_text(folder / f"{figure.name}.svg", standalone(figure.svg, style))
+    write_text(out, page)
+    return out
+
+
+def _resource(environment: Environment, name: str) -> str:
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
