@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import detrame
-from detrame.training import train
+from detrame.training import plan, resume_all, train
 from detrame.training.step import Step
 from tests.training import tiny
 
@@ -62,3 +62,12 @@ def test_a_run_on_the_gpu_is_as_good_as_on_the_cpu(tmp_path: Path) -> None:
     gpu, cpu = (train(recipe, tmp_path / device, device=device) for device in ("cuda", "cpu"))
     assert gpu.scores.last == pytest.approx(cpu.scores.last, abs=4)
     assert gpu.environment["hardware"] != cpu.environment["hardware"]
+
+
+def test_runs_side_by_side_are_as_good_as_alone(tmp_path: Path) -> None:
+    recipes = [tiny(epochs=6, width=0.2, lr=0.1, lr_milestones=(4,), seed=seed) for seed in range(3)]
+    paths = [plan(recipe, tmp_path / "together" / str(recipe.seed), device="cuda").path for recipe in recipes]
+    together = resume_all(paths)
+    for recipe, run in zip(recipes, together, strict=True):
+        alone = train(recipe, tmp_path / "alone" / str(recipe.seed), device="cuda")
+        assert run.scores.last == pytest.approx(alone.scores.last, abs=4)

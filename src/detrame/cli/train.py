@@ -60,14 +60,15 @@ def train(
         detrame train resnet20 --dataset cifar100 --set lr=0.05 --print-recipe > my.json
     """
     from detrame.experiments import plans
-    from detrame.training import find
+    from detrame.training import find, resume_all
 
     if resume is not None:
         if model is not None:
             raise ValueError("--resume continues a run by its own recipe: give no model with it")
         runs = find(resume)
         with epochs_shown(_total(runs), quiet=as_json, tensorboard=tensorboard) as on_epoch:
-            runs = plans.resume_all(runs, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
+            paths = [run.path for run in runs]
+            runs = resume_all(paths, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
         _finish(runs, as_json)
         return
     start = _recipe(

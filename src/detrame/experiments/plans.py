@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from detrame.errors import Failure
-from detrame.training import OnEpoch, Recipe, Run, plan, resume
+from detrame.training import OnEpoch, Recipe, Run, plan, resume_all
 
 
 def seeded(recipe: Recipe, seeds: Sequence[int], *, own_splits: bool) -> list[Recipe]:
@@ -27,17 +27,12 @@ def train_all(
 ) -> list[Run]:
     """Train every recipe into a folder of its own below `out` (one recipe: into `out` itself).
 
-    All folders are made first, so that `resume_all` knows what is left of work that was cut short.
+    All folders are made first, so that work that was cut short can be taken up where it was left.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise Failure(f"{out} is not empty: choose another --out, or continue it with `detrame train --resume {out}`")
     runs = [plan(recipe, out / name, device=device) for recipe, name in zip(recipes, _names(recipes), strict=True)]
-    return resume_all(runs, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
-
-
-def resume_all(runs: Sequence[Run], *, checkpoint_every: int = 1, on_epoch: OnEpoch | None = None) -> list[Run]:
-    """Train what each run still lacks, one after another."""
-    return [resume(run.path, checkpoint_every=checkpoint_every, on_epoch=on_epoch) for run in runs]
+    return resume_all([run.path for run in runs], checkpoint_every=checkpoint_every, on_epoch=on_epoch)
 
 
 def _names(recipes: Sequence[Recipe]) -> list[str]:

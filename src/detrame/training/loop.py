@@ -6,8 +6,8 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -65,19 +65,43 @@ def resume(path: str | Path, *, checkpoint_every: int = 1, on_epoch: OnEpoch | N
     On the CPU, with the same number of threads, the weights are those of a run that was never interrupted, to the bit.
     SIGINT and SIGTERM finish the step, write a checkpoint and end in a Failure that says how to continue.
     """
+    return resume_all([path], checkpoint_every=checkpoint_every, on_epoch=on_epoch)[0]
+
+
+def resume_all(paths: Sequence[str | Path], *, checkpoint_every: int = 1, on_epoch: OnEpoch | None = None) -> list[Run]:
+    """Train what each run still lacks: one after another on the CPU, side by side on a GPU, each on its own stream."""
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
-    run = load(path)
-    if run.finished:
-        return run
-    dataset = run.dataset()
-    if run.environment["data"]["digest"] != dataset.digest:
-        raise Failure(f"{run.path} was begun on other images than {dataset.name} now holds: start a new run")
-    device = torch.device(pick_device(run.environment["device"]))
-    devices = [device] if device.type == "cuda" else []
-    with locked(run.path), torch.random.fork_rng(devices), _signals_noted() as stop:
-        _Training(run, dataset, device).finish(checkpoint_every, on_epoch, stop)
-    return load(path)
+    runs = [load(path) for path in paths]
+    unfinished = [run for run in runs if not run.finished]
+    devices = {run.path: torch.device(pick_device(run.environment["device"])) for run in unfinished}
+    together = [run for run in unfinished if devices[run.path].type == "cuda"]
+    alone = [[run] for run in unfinished if run not in together]
+    for group in [together, *alone]:
+        with ExitStack() as held, _signals_noted() as stop:
+            for run in group:
+                held.enter_context(locked(run.path))
+            held.enter_context(torch.random.fork_rng(devices[run.path] for run in group if run in together))
+            _side_by_side([_Training(run, devices[run.path], checkpoint_every, on_epoch, stop) for run in group])
+    return [load(path) for path in paths]
+
+
+def _side_by_side(trainings: "Sequence[_Training]") -> None:
+    """Take one step of each training in turn until all are done; a failure of one waits for the others to end."""
+    working = {training: training.work() for training in trainings}
+    failures = []
+    while working:
+        for training, steps in list(working.items()):
+            try:
+                with training.on_stream():
+                    next(steps)
+            except StopIteration:
+                del working[training]
+            except Failure as failure:
+                failures.append(failure)
+                del working[training]
+    if failures:
+        raise failures[0]
 
 
 def pick_device(name: str) -> str:
@@ -96,11 +120,31 @@ def pick_device(name: str) -> str:
 
 
 class _Training:
-    """A run under way: network, optimiser, batches and progress."""
+    """A run under way: network, batches and progress."""
 
-    def __init__(self, run: Run, dataset: Dataset, device: torch.device) -> None:
+    def __init__(
+        self,
+        run: Run,
+        device: torch.device,
+        checkpoint_every: int,
+        on_epoch: OnEpoch | None,
+        stop: threading.Event,
+    ) -> None:
         self.run, self.recipe, self.device = run, run.recipe, device
-        recipe = self.recipe
+        self.checkpoint_every, self.on_epoch, self.stop = checkpoint_every, on_epoch, stop
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        dataset = run.dataset()
+        if run.environment["data"]["digest"] != dataset.digest:
+            raise Failure(f"{run.path} was begun on other images than {dataset.name} now holds: start a new run")
+        with self.on_stream():
+            self._build(dataset)
+
+    def on_stream(self) -> AbstractContextManager[object]:
+        """Where the training's work is queued: a stream of its own on a GPU."""
+        return torch.cuda.stream(self.stream) if self.stream is not None else nullcontext()
+
+    def _build(self, dataset: Dataset) -> None:
+        recipe, device = self.recipe, self.device
         torch.manual_seed(recipe.seed)
         self.model = recipe.build(dataset).to(device)
         if device.type == "cuda":
@@ -133,22 +177,23 @@ class _Training:
         write_text(metrics, "".join(lines[: progress.epoch]))
         return progress
 
-    def finish(self, checkpoint_every: int, on_epoch: OnEpoch | None, stop: threading.Event) -> None:
-        """Take every step that is left, and leave a finished run."""
+    def work(self) -> Iterator[None]:
+        """Take every step that is left, pausing after each, and leave a finished run."""
         while self.progress.epoch < self.recipe.epochs:
-            epoch = self._epoch(stop)
+            yield from self._steps()
+            epoch = self._close_epoch()
             with (self.run.path / "metrics.jsonl").open("a") as file:
                 file.write(epoch_line(epoch))
-            if epoch.epoch % checkpoint_every == 0 or epoch.epoch == self.recipe.epochs:
+            if epoch.epoch % self.checkpoint_every == 0 or epoch.epoch == self.recipe.epochs:
                 self._checkpoint()
-            if on_epoch is not None:
-                on_epoch(self.run, epoch)
+            if self.on_epoch is not None:
+                self.on_epoch(self.run, epoch)
         self._leave_result()
 
-    def _epoch(self, stop: threading.Event) -> Epoch:
-        """The steps of the current epoch that are left, then the scores."""
-        progress, recipe = self.progress, self.recipe
-        self.step.set_lr(recipe.lr_at(progress.epoch))
+    def _steps(self) -> Iterator[None]:
+        """The steps of the current epoch that are left."""
+        progress = self.progress
+        self.step.set_lr(self.recipe.lr_at(progress.epoch))
         start, before = time.perf_counter(), progress.seconds
         losses: list[Tensor] = []
         correct = torch.zeros((), dtype=torch.int64, device=self.device)
@@ -157,18 +202,18 @@ class _Training:
             losses.append(loss)
             correct += right
             progress.step += 1
-            if stop.is_set():
+            if self.stop.is_set():
                 break
+            yield
         # One transfer an epoch: until here the host has not waited for the device.
         progress.losses += torch.stack(losses).tolist() if losses else []
         progress.correct += int(correct)
         progress.seconds = before + time.perf_counter() - start
         self._check_losses()
-        if stop.is_set():
+        if self.stop.is_set():
             self._checkpoint()
             where = f"in epoch {progress.epoch + 1}, after step {progress.step}"
             raise Failure(f"stopped {where}: continue with `detrame train --resume {self.run.path}`")
-        return self._close_epoch()
 
     def _check_losses(self) -> None:
         for step, loss in enumerate(self.progress.losses, start=1):
