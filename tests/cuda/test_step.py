@@ -1,5 +1,6 @@
 """The captured step, on a GPU: `pytest -m cuda`."""
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 import detrame
-from detrame.training import plan, resume_all, train
+from detrame.training import Recipe, plan, resume_all, train
 from detrame.training.step import Step
 from tests.training import tiny
 
@@ -57,17 +58,19 @@ def test_constraints_hold_after_captured_steps() -> None:
         assert (coupling != 0).any()
 
 
+def settled(seed: int) -> Recipe:
+    """Long enough that digits are learned whatever the draw of the dropout."""
+    return tiny(epochs=16, width=0.3, batch_size=32, lr=0.1, lr_milestones=(10, 14), seed=seed)
+
+
 def test_a_run_on_the_gpu_is_as_good_as_on_the_cpu(tmp_path: Path) -> None:
-    recipe = tiny(epochs=8, width=0.2, lr=0.1, lr_milestones=(6,))
-    gpu, cpu = (train(recipe, tmp_path / device, device=device) for device in ("cuda", "cpu"))
-    assert gpu.scores.last == pytest.approx(cpu.scores.last, abs=4)
+    gpu, cpu = (train(settled(0), tmp_path / device, device=device) for device in ("cuda", "cpu"))
+    assert gpu.scores.last == pytest.approx(cpu.scores.last, abs=2)
     assert gpu.environment["hardware"] != cpu.environment["hardware"]
 
 
 def test_runs_side_by_side_are_as_good_as_alone(tmp_path: Path) -> None:
-    recipes = [tiny(epochs=6, width=0.2, lr=0.1, lr_milestones=(4,), seed=seed) for seed in range(3)]
-    paths = [plan(recipe, tmp_path / "together" / str(recipe.seed), device="cuda").path for recipe in recipes]
-    together = resume_all(paths)
-    for recipe, run in zip(recipes, together, strict=True):
-        alone = train(recipe, tmp_path / "alone" / str(recipe.seed), device="cuda")
-        assert run.scores.last == pytest.approx(alone.scores.last, abs=4)
+    paths = [plan(settled(seed), tmp_path / f"together-{seed}", device="cuda").path for seed in range(3)]
+    together = [run.scores.last for run in resume_all(paths)]
+    alone = [train(settled(seed), tmp_path / f"alone-{seed}", device="cuda").scores.last for seed in range(3)]
+    assert statistics.mean(together) == pytest.approx(statistics.mean(alone), abs=1)
