@@ -17,7 +17,8 @@ from detrame import training
 from detrame.data import Dataset
 from detrame.errors import Failure
 from detrame.experiments.report import examples, figures, wording, write
-from detrame.experiments.report.groups import Comparison, Difference, Group, Spread, compared, difference
+from detrame.experiments.report.groups import Comparison, Difference, Group, compared, difference
+from detrame.experiments.spread import Spread
 from detrame.inference import LayerCodes, layer_codes, predict
 from detrame.training import Recipe, Run, Scores
 from tests.experiments.conftest import RECIPE

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from detrame.cli.arguments import AsJson
+
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.data import Dataset
     from detrame.data.download import Progress
 
 app = typer.Typer(no_args_is_help=True, help="List, get and verify data sets.")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
 @app.command("list")

@@ -12,6 +12,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.plans import Summary
+    from detrame.experiments.reproduce import Row
     from detrame.models import ModelInfo
     from detrame.training import Epoch, OnEpoch, Run
 
@@ -35,14 +36,51 @@ def print_models(infos: "dict[str, ModelInfo]") -> None:
 
 def print_summaries(summaries: "Sequence[Summary]") -> None:
     """One row for each network: the last epoch's test accuracy is the headline."""
+    from detrame.experiments.spread import Spread
+
     table = _table("network", "data")
     for heading in ("parameters", "test, %", "best, %", "seeds", "train, s"):
         table.add_column(heading, justify="right")
     for row in summaries:
         network = f"{row.model} {row.activation}" + (f" T={row.iterations}" if row.activation == "qmetric" else "")
-        accuracy = f"{row.mean:.2f} ± {row.std:.2f}" if row.n > 1 else f"{row.mean:.2f}"
-        figures = [f"{row.parameters:,}", accuracy, f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
+        accuracy = Spread(row.mean, row.std, row.n)
+        figures = [f"{row.parameters:,}", accuracy.text(2), f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
         table.add_row(network, row.dataset, *figures)
+    _print(table)
+
+
+def print_accuracy(rows: "Sequence[Row]") -> None:
+    """The paper's accuracy table: its figure, ours, the difference and a verdict."""
+    from detrame.experiments.spread import Spread
+
+    table = _table("network", "data")
+    for heading in ("paper, %", "ours, %", "difference", "seeds"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for row in rows:
+        network = f"{row.model} {row.activation}" + (f" T={row.iterations}" if row.activation == "qmetric" else "")
+        paper = Spread(row.paper, row.paper_std, 5).text(2)
+        ours, gap = (
+            ("", "") if row.mean is None else (Spread(row.mean, row.std, row.n).text(2), f"{row.mean - row.paper:+.2f}")
+        )
+        table.add_row(network, row.dataset, paper, ours, gap, str(row.n or ""), row.verdict)
+    _print(table)
+
+
+def print_parameters(cells: Sequence[tuple[str, str]], *, as_json: bool) -> None:
+    """Parameters of the networks in some cells, in millions, beside the few counts that the paper prints."""
+    from detrame.experiments.reproduce import parameter_rows
+
+    rows = parameter_rows(cells)
+    if as_json:
+        print_document([vars(row) for row in rows])
+        return
+    table = _table("network", "data")
+    for heading in ("parameters, M", "paper, M"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        paper = "" if row.paper is None else f"{row.paper / 1e6:.1f}"
+        table.add_row(f"{row.model} {row.activation}", row.dataset, f"{row.parameters / 1e6:.2f}", paper)
     _print(table)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from detrame.cli.arguments import AsJson, Device, numbers
 from detrame.cli.show import epochs_shown, print_document, print_summaries
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
@@ -25,8 +26,6 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Change a field of the recipe; may be repeated."),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events into the run.")]
 
 
@@ -77,7 +76,7 @@ def train(
     if print_recipe:
         print(start.to_json(), end="")
         return
-    recipes = plans.seeded(start, _numbers(seeds), own_splits=start.dataset == "digits")
+    recipes = plans.seeded(start, numbers("--seeds", seeds), own_splits=start.dataset == "digits")
     folder = out or plans.free_folder(Path("runs") / f"{start.model}-{start.dataset}-{start.activation}")
     with epochs_shown(len(recipes) * start.epochs, quiet=as_json, tensorboard=tensorboard) as on_epoch:
         runs = plans.train_all(recipes, folder, device=device, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
@@ -108,10 +107,10 @@ def compare(
 
     start = _recipe(model, dataset, recipe, iterations=iterations, epochs=epochs, changes=changes)
     folder = out or plans.free_folder(Path("runs") / f"compare-{start.model}-{start.dataset}")
-    numbers = _numbers(seeds)
-    with epochs_shown(2 * len(numbers) * start.epochs, quiet=as_json) as on_epoch:
+    chosen = numbers("--seeds", seeds)
+    with epochs_shown(2 * len(chosen) * start.epochs, quiet=as_json) as on_epoch:
         runs = plans.compare(
-            start, numbers, folder, own_splits=start.dataset == "digits", device=device, on_epoch=on_epoch
+            start, chosen, folder, own_splits=start.dataset == "digits", device=device, on_epoch=on_epoch
         )
     page = report.write(runs, folder / "report.html")
     _finish(runs, as_json, page=page)
@@ -182,13 +181,6 @@ def _parsed(changes: list[str]) -> dict[str, Any]:
         except ValueError:
             fields[name] = value
     return fields
-
-
-def _numbers(seeds: str) -> list[int]:
-    try:
-        return [int(seed) for seed in seeds.split(",")]
-    except ValueError:
-        raise ValueError(f"--seeds takes whole numbers with commas between, as 0,1,2; got {seeds!r}") from None
 
 
 def _total(runs: "list[Run]") -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from detrame.errors import Failure
+from detrame.experiments.spread import Spread
 from detrame.training import OnEpoch, Recipe, Run, plan, resume_all
 
 
@@ -66,7 +67,7 @@ def compare(
 
 @dataclass(frozen=True)
 class Summary:
-    """The runs of one network over seeds: accuracies in percent, std over seeds (0 for one)."""
+    """The runs of one network over seeds: accuracies in percent, std over seeds (None for one)."""
 
     model: str
     dataset: str
@@ -74,7 +75,7 @@ class Summary:
     iterations: int
     n: int
     mean: float
-    std: float
+    std: float | None
     best: float
     parameters: int
     seconds: float
@@ -89,15 +90,15 @@ def summarise(runs: Sequence[Run]) -> list[Summary]:
 
 
 def _summary(recipe: Recipe, runs: list[Run]) -> Summary:
-    last = [run.scores.last for run in runs]
+    last = Spread.of([run.scores.last for run in runs])
     return Summary(
         model=recipe.model,
         dataset=recipe.dataset,
         activation=recipe.activation,
         iterations=recipe.iterations,
-        n=len(runs),
-        mean=statistics.mean(last),
-        std=statistics.stdev(last) if len(last) > 1 else 0.0,
+        n=last.n,
+        mean=last.mean,
+        std=last.std,
         best=statistics.mean(run.scores.best for run in runs),
         parameters=runs[0].scores.parameters,
         seconds=statistics.mean(run.scores.seconds for run in runs),

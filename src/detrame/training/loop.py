@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,8 +69,17 @@ def resume(path: str | Path, *, checkpoint_every: int = 1, on_epoch: OnEpoch | N
     return resume_all([path], checkpoint_every=checkpoint_every, on_epoch=on_epoch)[0]
 
 
-def resume_all(paths: Sequence[str | Path], *, checkpoint_every: int = 1, on_epoch: OnEpoch | None = None) -> list[Run]:
-    """Train what each run still lacks: one after another on the CPU, side by side on a GPU, each on its own stream."""
+def resume_all(
+    paths: Sequence[str | Path],
+    *,
+    checkpoint_every: int = 1,
+    on_epoch: OnEpoch | None = None,
+    minutes: float | None = None,
+) -> list[Run]:
+    """Train what each run still lacks: one after another on the CPU, side by side on a GPU, each on its own stream.
+
+    After `minutes`, if given, it stops as a signal would make it: with a checkpoint, and a Failure that says so.
+    """
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
     runs = [load(path) for path in paths]
@@ -77,8 +87,9 @@ def resume_all(paths: Sequence[str | Path], *, checkpoint_every: int = 1, on_epo
     devices = {run.path: torch.device(pick_device(run.environment["device"])) for run in unfinished}
     together = [run for run in unfinished if devices[run.path].type == "cuda"]
     alone = [[run] for run in unfinished if run not in together]
+    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     for group in [together, *alone]:
-        with ExitStack() as held, _signals_noted() as stop:
+        with ExitStack() as held, _signals_noted(deadline) as stop:
             for run in group:
                 held.enter_context(locked(run.path))
             held.enter_context(torch.random.fork_rng(devices[run.path] for run in group if run in together))
@@ -270,22 +281,24 @@ def _accuracy(model: nn.Module, split: Split) -> float:
 
 
 @contextmanager
-def _signals_noted() -> Iterator[threading.Event]:
-    """An event that SIGINT or SIGTERM sets, the first time; the second does what it always does."""
+def _signals_noted(deadline: float) -> Iterator[threading.Event]:
+    """An event that SIGINT, SIGTERM or the deadline sets; a second signal does what it always does."""
     stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop  # only the main thread may handle signals
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with ExitStack() as undo:
+        if deadline < math.inf:
+            timer = threading.Timer(max(0, deadline - time.monotonic()), stop.set)
+            timer.start()
+            undo.callback(timer.cancel)
+        if threading.current_thread() is threading.main_thread():  # only the main thread may handle signals
+            for number in (signal.SIGINT, signal.SIGTERM):
+                undo.callback(signal.signal, number, signal.getsignal(number))
+                signal.signal(number, _noting(stop, signal.getsignal(number)))
+        yield stop
 
+
+def _noting(stop: threading.Event, before: Any) -> Callable[[int, FrameType | None], None]:
     def note(number: int, frame: FrameType | None) -> None:
         stop.set()
-        signal.signal(number, before[signal.Signals(number)])
+        signal.signal(number, before)
 
-    for number in before:
-        signal.signal(number, note)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return note

@@ -1,35 +1,17 @@
 """Runs that differ in their seeds only, as one group; groups on one data set, side by side, with their statistics."""
 
 import dataclasses
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from detrame.errors import Failure
+from detrame.experiments.spread import Spread
 from detrame.training.recipe import Recipe
 from detrame.training.runs import Run
 
 NAMES = {"relu": "ReLU", "qmetric": "Q-Metric"}
-NBSP = "\N{NO-BREAK SPACE}"
-
-
-class Spread(NamedTuple):
-    """Mean and sample standard deviation (n - 1) of n figures; one figure has no deviation."""
-
-    mean: float
-    std: float | None
-    n: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread":
-        """The spread of some figures."""
-        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
-
-    def text(self, digits: int) -> str:
-        """``mean ± std``, or the mean alone."""
-        return f"{self.mean:.{digits}f}" + ("" if self.std is None else f"{NBSP}±{NBSP}{self.std:.{digits}f}")
 
 
 class Difference(NamedTuple):

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from datetime import date
 
-from detrame.experiments.report.groups import NAMES, NBSP, Comparison, Group, difference
+from detrame.experiments.report.groups import NAMES, Comparison, Group, difference
+from detrame.experiments.spread import NBSP
 from detrame.training.recipe import Recipe
 
 FEW_SEEDS = 5

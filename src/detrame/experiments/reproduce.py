@@ -1,0 +1,190 @@
+"""The paper's accuracy table: which runs it takes, which are missing, and our figures beside the published ones."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from detrame.errors import Failure, unknown
+from detrame.experiments import paper
+from detrame.experiments.recipes import default_recipe
+from detrame.experiments.results import Result, record, result_name, stored
+from detrame.experiments.spread import Spread
+from detrame.models import list_models
+from detrame.training import OnEpoch, Recipe, Run, load, plan, resume_all
+
+ACTIVATIONS = ("relu", "qmetric")
+# How many networks train side by side on a GPU: enough to fill it, few enough that an interruption costs little.
+TOGETHER = 6
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cell of the accuracy table: the paper's figure and ours, in percent; std is None where there is none."""
+
+    model: str
+    dataset: str
+    activation: str
+    iterations: int
+    paper: float
+    paper_std: float | None
+    mean: float | None
+    std: float | None
+    n: int
+    epochs: int
+    parameters: int | None
+
+    @property
+    def verdict(self) -> str:
+        """reproduced: within two standard deviations, the paper's and ours; else better, or not reproduced."""
+        if self.mean is None:
+            return "not run"
+        if self.paper_std is None and self.std is None:
+            return "no spread to judge by"
+        gap = self.mean - self.paper
+        if abs(gap) <= 2 * math.hypot(self.paper_std or 0, self.std or 0):
+            return "reproduced"
+        return "better" if gap > 0 else "not reproduced"
+
+
+def cells(dataset: str | None = None, models: Sequence[str] | None = None) -> list[tuple[str, str]]:
+    """The cells (model, data set) of the paper's table, or those of one data set or of some models."""
+    table = paper.tables()["accuracy"]
+    datasets = sorted({name for row in table.values() for name in row})
+    if dataset is not None and dataset not in datasets:
+        raise unknown("data set of the paper", dataset, datasets)
+    for model in models or []:
+        if model not in table:
+            raise unknown("model of the paper", model, table)
+    return [
+        (model, name)
+        for model, row in table.items()
+        for name in row
+        if name == (dataset or name) and (models is None or model in models)
+    ]
+
+
+def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:
+    """The runs of some cells: both activations, every seed, by the paper's recipe (or a shorter one)."""
+    changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
+    return [
+        default_recipe(model, dataset, activation=activation, seed=seed, **changes)
+        for model, dataset in wanted
+        for seed in seeds
+        for activation in ACTIVATIONS
+    ]
+
+
+def missing(wanted: Sequence[Recipe], results: Path) -> list[Recipe]:
+    """Those of the runs that have no stored result."""
+    done = {result.recipe for result in stored(results)}
+    return [recipe for recipe in wanted if recipe not in done]
+
+
+def run_missing(
+    wanted: Sequence[Recipe],
+    results: Path,
+    runs: Path,
+    *,
+    device: str = "auto",
+    minutes: float | None = None,
+    on_epoch: OnEpoch | None = None,
+    on_result: Callable[[Run], None] | None = None,
+) -> None:
+    """Train what has no result yet, resuming what was cut short, and store each result as it comes.
+
+    A run's folder is `runs` / the name of its result. After `minutes` it ends in the Failure that `resume_all` gives.
+    """
+    end = None if minutes is None else monotonic() + 60 * minutes
+    left = missing(wanted, results)
+    for start in range(0, len(left), TOGETHER):
+        folders = [_folder(recipe, runs, device) for recipe in left[start : start + TOGETHER]]
+        try:
+            resume_all(
+                folders,
+                checkpoint_every=10,
+                on_epoch=on_epoch,
+                minutes=None if end is None else (end - monotonic()) / 60,
+            )
+        finally:
+            for folder in folders:
+                if (run := load(folder)).finished:
+                    record(run, results)
+                    if on_result is not None:
+                        on_result(run)
+
+
+def _folder(recipe: Recipe, runs: Path, device: str) -> Path:
+    folder = runs / result_name(recipe)
+    if not folder.exists():
+        return plan(recipe, folder, device=device).path
+    if load(folder).recipe != recipe:
+        raise Failure(f"{folder} holds a run of another recipe: move it away")
+    return folder
+
+
+def expected_seconds(recipe: Recipe, results: Sequence[Result]) -> float | None:
+    """How long a run may take: what the same network took before, on any machine, by the epoch; None if never run."""
+    known = [
+        result.scores.seconds / result.recipe.epochs
+        for result in results
+        if (result.recipe.model, result.recipe.activation) == (recipe.model, recipe.activation)
+    ]
+    return recipe.epochs * sum(known) / len(known) if known else None
+
+
+def accuracy_rows(results: Sequence[Result], wanted: Sequence[tuple[str, str]]) -> list[Row]:
+    """The table, cell by cell, from full-length runs by the paper's recipe alone."""
+    rows = []
+    for model, dataset in wanted:
+        cell = paper.tables()["accuracy"][model][dataset]
+        for activation in ACTIVATIONS:
+            recipe = default_recipe(model, dataset, activation=activation)
+            found = [result for result in results if result.recipe.replace(seed=0) == recipe]
+            spread = Spread.of([result.scores.last for result in found]) if found else None
+            rows.append(
+                Row(
+                    model=model,
+                    dataset=dataset,
+                    activation=activation,
+                    iterations=recipe.iterations,
+                    paper=cell[activation],
+                    paper_std=cell.get(f"{activation}_std"),
+                    mean=spread.mean if spread else None,
+                    std=spread.std if spread else None,
+                    n=len(found),
+                    epochs=recipe.epochs,
+                    parameters=found[0].scores.parameters if found else None,
+                )
+            )
+    return rows
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a network for a data set, and the count the paper prints, if it does."""
+
+    model: str
+    dataset: str
+    activation: str
+    parameters: int
+    paper: float | None
+
+
+def parameter_rows(wanted: Sequence[tuple[str, str]]) -> list[Parameters]:
+    """Our parameter counts beside the paper's, which prints three: PlainNet 9's two and (wrongly) DeTraMe-Net 12's."""
+    tables = paper.tables()
+    printed = {
+        ("plainnet9", "relu"): tables["ddl_accuracy"]["plainnet9"]["parameters"],
+        ("plainnet9", "qmetric"): tables["ddl_accuracy"]["detrame9"]["parameters"],
+        ("plainnet12", "qmetric"): tables["ddl_time"]["detrame12"]["parameters"],
+    }
+    rows = []
+    for dataset in dict.fromkeys(dataset for _, dataset in wanted):
+        infos = list_models(num_classes=100 if dataset == "cifar100" else 10)
+        for model in [model for model, name in wanted if name == dataset]:
+            for activation, cost in infos[model]._asdict().items():
+                rows.append(Parameters(model, dataset, activation, cost.parameters, printed.get((model, activation))))
+    return rows

@@ -1,0 +1,24 @@
+"""Mean and deviation of a figure over seeds."""
+
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+NBSP = "\N{NO-BREAK SPACE}"
+
+
+class Spread(NamedTuple):
+    """Mean and sample standard deviation (n - 1) of n figures; one figure has no deviation."""
+
+    mean: float
+    std: float | None
+    n: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """The spread of some figures."""
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+
+    def text(self, digits: int) -> str:
+        """``mean ± std``, or the mean alone."""
+        return f"{self.mean:.{digits}f}" + ("" if self.std is None else f"{NBSP}±{NBSP}{self.std:.{digits}f}")

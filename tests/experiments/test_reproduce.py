@@ -1,0 +1,173 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detrame import cli
+from detrame.errors import Failure
+from detrame.experiments import default_recipe, paper, reproduce
+from detrame.experiments.reproduce import Row, accuracy_rows, cells, expected_seconds, missing, recipes, run_missing
+from detrame.experiments.results import Result, record, result_name, stored
+from detrame.training import Recipe, Scores, train
+from tests.training import tiny
+
+CELL = [("plainnet9", "cifar10")]
+
+
+def result(recipe: Recipe, last: float, seconds: float = 100.0) -> Result:
+    return Result(recipe, {"hardware": "here"}, Scores(last, last, 1, None, 1_370_996, seconds), [last])
+
+
+def test_every_cell_of_the_paper() -> None:
+    assert len(cells()) == 29
+    assert cells("svhn")[0] == ("plainnet3", "svhn")
+    assert cells(models=["resnet110"]) == [("resnet110", "cifar10"), ("resnet110", "cifar100")]
+    with pytest.raises(ValueError, match="unknown data set of the paper 'digits'"):
+        cells("digits")
+    with pytest.raises(ValueError, match="did you mean 'resnet110'"):
+        cells(models=["resnet111"])
+
+
+def test_the_runs_of_a_cell_follow_the_paper_s_recipe() -> None:
+    runs = recipes(CELL, [0, 1])
+    assert [(r.activation, r.seed, r.epochs, r.iterations) for r in runs] == [
+        ("relu", 0, 200, 2),
+        ("qmetric", 0, 200, 2),
+        ("relu", 1, 200, 2),
+        ("qmetric", 1, 200, 2),
+    ]
+    assert recipes(CELL, [0], epochs=20)[0].lr_milestones == (6, 12, 16)
+
+
+def test_the_table_is_built_from_full_length_runs_by_the_paper_s_recipe() -> None:
+    recipe = default_recipe("plainnet9", "cifar10", activation="relu")
+    found = [
+        result(recipe, 90.0),
+        result(recipe.replace(seed=1), 91.0),
+        result(recipe.replace(epochs=100), 50.0),
+        result(recipe.replace(lr=0.05), 50.0),
+    ]
+    relu, qmetric = accuracy_rows(found, CELL)
+    assert (relu.mean, relu.n, relu.paper, relu.paper_std) == (90.5, 2, 90.31, 0.31)
+    assert relu.std == pytest.approx(0.5**0.5)
+    assert (qmetric.mean, qmetric.n, qmetric.verdict) == (None, 0, "not run")
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "paper_std", "verdict"),
+    [
+        (90.9, None, 0.31, "reproduced"),
+        (91.0, None, 0.31, "better"),
+        (91.0, 0.3, 0.31, "reproduced"),
+        (89.6, None, 0.31, "not reproduced"),
+        (89.6, None, None, "no spread to judge by"),
+        (None, None, 0.31, "not run"),
+    ],
+)
+def test_verdicts(mean: float | None, std: float | None, paper_std: float | None, verdict: str) -> None:
+    row = Row("plainnet9", "cifar10", "relu", 2, 90.31, paper_std, mean, std, 1, 200, None)
+    assert row.verdict == verdict
+
+
+def test_expected_time_is_by_the_epoch() -> None:
+    recipe = default_recipe("plainnet9", "cifar10", activation="relu")
+    known = [result(recipe, 90.0, seconds=200.0), result(recipe.replace(epochs=100), 90.0, seconds=150.0)]
+    assert expected_seconds(recipe.replace(epochs=20), known) == pytest.approx(25)
+    assert expected_seconds(recipe.replace(activation="qmetric"), known) is None
+
+
+def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
+    run = train(tiny(), tmp_path / "run", device="cpu")
+    path = record(run, tmp_path / "results")
+    assert path.stat().st_size < 10_000
+    (again,) = stored(tmp_path / "results")
+    assert (again.recipe, again.scores, again.environment) == (run.recipe, run.scores, run.environment)
+    assert again.test_accuracy == pytest.approx([epoch.test_accuracy for epoch in run.history], abs=1e-3)
+    path.write_text("{}")
+    with pytest.raises(Failure, match="is not a result"):
+        stored(tmp_path / "results")
+
+
+@pytest.fixture
+def small_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The paper's table, made of one cell on digits that trains in a second."""
+    monkeypatch.chdir(tmp_path)
+    cell = {"relu": 90.0, "relu_std": 5.0, "qmetric": 99.9, "qmetric_std": 0.01, "iterations": 2}
+    monkeypatch.setattr(paper, "tables", lambda: {"accuracy": {"plainnet3": {"digits": cell}}})
+
+    def quick(model: str, dataset: str, **changes: Any) -> Recipe:
+        return tiny(**changes)
+
+    monkeypatch.setattr(reproduce, "default_recipe", quick)
+    return tmp_path
+
+
+def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["reproduce", "accuracy", "--dry-run", "--json"]) == 0
+    listed = [row["run"] for row in json.loads(capsys.readouterr().out)]
+    assert listed == [f"digits/plainnet3-{activation}-2epochs-seed0" for activation in ("relu", "qmetric")]
+    assert cli.run(["reproduce", "accuracy", "--device", "cpu"]) == 0
+    out = capsys.readouterr().out
+    assert "plainnet3 relu seed 0:" in out
+    assert "not reproduced" in out
+    assert cli.run(["reproduce", "accuracy", "--dry-run"]) == 0
+    assert capsys.readouterr().out == "0 of 2 runs are missing\n"
+    assert cli.run(["reproduce", "accuracy", "--show", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    keys = {"model", "dataset", "activation", "iterations", "paper", "mean", "std", "n", "epochs", "parameters"}
+    assert all(keys <= set(row) for row in rows)
+    assert [row["n"] for row in rows] == [1, 1]
+    assert not missing(recipes([("plainnet3", "digits")], [0]), Path("results"))
+
+
+def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
+    small_table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "0"]) == 1
+    assert "stopped in epoch 1, after step 1: continue with" in capsys.readouterr().err
+    assert stored(Path("results")) == []
+    run_missing(recipes([("plainnet3", "digits")], [0]), Path("results"), Path("runs/reproduce"), device="cpu")
+    assert len(stored(Path("results"))) == 2
+
+
+def test_a_folder_of_another_recipe_is_refused(small_table: Path) -> None:
+    recipe = recipes([("plainnet3", "digits")], [0])[0]
+    train(recipe.replace(lr=0.01), Path("runs") / result_name(recipe), device="cpu")
+    with pytest.raises(Failure, match="holds a run of another recipe: move it away"):
+        run_missing([recipe], Path("results"), Path("runs"), device="cpu")
+
+
+def test_parameters_beside_the_paper_s(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        cli.run(["reproduce", "parameters", "--dataset", "cifar10", "--models", "plainnet9,plainnet12", "--json"]) == 0
+    )
+    rows = {(row["model"], row["activation"]): row for row in json.loads(capsys.readouterr().out)}
+    assert rows["plainnet9", "qmetric"]["parameters"] == pytest.approx(rows["plainnet9", "qmetric"]["paper"], rel=0.01)
+    assert rows["plainnet12", "relu"]["paper"] is None
+    assert cli.run(["reproduce", "parameters", "--models", "plainnet9"]) == 0
+    assert "1.37" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["accurcy"], "unknown table 'accurcy': did you mean 'accuracy'"),
+        (["accuracy", "--dataset", "cifar11"], "did you mean 'cifar10'"),
+        (["accuracy", "--models", "plainnet8"], "unknown model of the paper 'plainnet8'"),
+        (["accuracy", "--seeds", "a"], "--seeds takes whole numbers"),
+        (["accuracy", "--epochs", "0"], "epochs must be at least 1, got 0"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["reproduce", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_the_stored_results_of_this_repository_are_whole() -> None:
+    folder = Path(__file__).parents[2] / "results"
+    for found in stored(folder):
+        assert found.recipe.epochs == len(found.test_accuracy)
+        assert found.scores.last == pytest.approx(found.test_accuracy[-1], abs=1e-3)
+        assert found.environment["commit"]
+        assert (folder / "accuracy" / f"{result_name(found.recipe)}.json").exists()
