@@ -9,9 +9,10 @@ from detrame.activations import ActivationFactory, activation_factory
 from detrame.models import plainnet, resnet, wideresnet  # noqa: F401  (importing a family registers it)
 from detrame.models.blocks import Options
 from detrame.models.cost import Cost, cost
+from detrame.models.pretrained import pretrained_names, read_pretrained
 from detrame.models.registry import build, listed_names
 
-__all__ = ["Cost", "ModelInfo", "cost", "create_model", "list_models"]
+__all__ = ["Cost", "ModelInfo", "cost", "create_model", "list_models", "pretrained_names", "read_pretrained"]
 
 
 def create_model(
@@ -26,6 +27,7 @@ def create_model(
     norm: str | None = "batch",
     last_activation: bool = False,
     width: float = 1.0,
+    pretrained: str | None = None,
 ) -> nn.Module:
     """A network by name, from pixels (N, in_channels, H, W) to logits (N, num_classes), at any size of image.
 
@@ -39,10 +41,23 @@ def create_model(
         norm: "batch", or None for no normalisation between the layers.
         last_activation: PlainNet only: an activation after the class layer too, as the paper's table has it.
         width: multiplies the channels of every hidden layer (the stem of a WideResNet excepted).
+        pretrained: the data set ("cifar10") whose trained weights to load; everything but `name` and `activation` is
+            then as in training, and the network, in eval mode, takes pixels in [0, 1].
     """
+    if pretrained is not None:
+        return _pretrained(name, activation, pretrained)
     factory = activation_factory(activation, iterations=iterations) if isinstance(activation, str) else activation
     options = Options(factory, num_classes, in_channels, mean, std, norm, last_activation, width)
     return build(name, options)
+
+
+def _pretrained(name: str, activation: str | ActivationFactory, dataset: str) -> nn.Module:
+    if not isinstance(activation, str):
+        raise ValueError(f"pretrained weights go with an activation by name, got {activation!r}")
+    tensors, metadata = read_pretrained(name, activation, dataset)
+    model = create_model(name, activation=activation, **metadata["options"])
+    model.load_state_dict(tensors)
+    return model.eval()
 
 
 class ModelInfo(NamedTuple):

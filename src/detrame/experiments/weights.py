@@ -1,0 +1,55 @@
+"""Put a finished run's weights into the package: half precision, with recipe and scores in the metadata."""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from detrame.data import Dataset
+from detrame.models.pretrained import weights_name
+from detrame.training import Run
+from detrame.training.files import write_tensors, write_text
+
+
+def export(run: Run, folder: Path) -> Path:
+    """Write the weights of a finished run below `folder`, update its checksums, and return the file."""
+    recipe = run.recipe
+    path = folder / weights_name(recipe.model, recipe.activation, recipe.dataset)
+    metadata = {
+        "options": _options(run, run.dataset()),
+        "recipe": dataclasses.asdict(recipe),
+        "scores": dataclasses.asdict(run.scores),
+        "environment": run.environment,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: _rounded(tensor) for name, tensor in run.model.state_dict().items()}
+    write_tensors(path, tensors, {key: json.dumps(value) for key, value in metadata.items()})
+    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in _weights(folder)]
+    write_text(folder / "SHA256SUMS", "\n".join(sums) + "\n")
+    return path
+
+
+def _options(run: Run, dataset: Dataset) -> dict[str, object]:
+    recipe = run.recipe
+    return {
+        "iterations": recipe.iterations,
+        "num_classes": dataset.num_classes,
+        "in_channels": dataset.in_channels,
+        "mean": dataset.mean if recipe.normalise else None,
+        "std": dataset.std if recipe.normalise else None,
+        "norm": recipe.norm,
+        "last_activation": recipe.last_activation,
+        "width": recipe.width,
+    }
+
+
+def _rounded(tensor: Tensor) -> Tensor:
+    """Filters in half precision; vectors, which are small and hold statistics, as they are."""
+    return tensor.half() if tensor.ndim > 1 and tensor.dtype == torch.float32 else tensor
+
+
+def _weights(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.safetensors"))

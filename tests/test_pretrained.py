@@ -1,0 +1,76 @@
+"""Trained weights inside the package."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import detrame
+from detrame.data import cache, load
+from detrame.errors import Failure
+from detrame.experiments.weights import export
+from detrame.inference import accuracy, predict
+from detrame.models import pretrained, pretrained_names, read_pretrained
+from detrame.training import train
+from tests.training import tiny
+
+
+@pytest.fixture
+def exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of weights with one small run in it."""
+    run = train(tiny(epochs=1, activation="relu"), tmp_path / "run", device="cpu")
+    path = export(run, tmp_path / "weights")
+    monkeypatch.setattr(pretrained, "folder", lambda: tmp_path / "weights")
+    return path
+
+
+def test_exported_weights_are_the_run_s_in_half_precision(exported: Path) -> None:
+    run = detrame.load(exported.parents[1] / "run")
+    net = detrame.create_model("plainnet3", activation="relu", pretrained="digits")
+    assert not net.training
+    x = torch.rand(4, 1, 8, 8)
+    torch.testing.assert_close(net(x), run.model(x), rtol=0.02, atol=0.02)
+    _, metadata = read_pretrained("plainnet3", "relu", "digits")
+    assert metadata["scores"]["last"] == run.scores.last
+    assert metadata["recipe"]["width"] == run.recipe.width
+    assert exported.stat().st_size < (run.path / "weights.safetensors").stat().st_size
+
+
+def test_a_damaged_file_is_refused(exported: Path) -> None:
+    content = bytearray(exported.read_bytes())
+    content[-1] ^= 1
+    exported.write_bytes(content)
+    with pytest.raises(Failure, match="is not what its checksum says: install detrame again"):
+        detrame.create_model("plainnet3", activation="relu", pretrained="digits")
+
+
+def test_networks_there_are_no_weights_of(exported: Path) -> None:
+    with pytest.raises(ValueError, match="did you mean 'plainnet3-relu-digits'"):
+        detrame.create_model("plainnet3", activation="relu", pretrained="digit")
+    with pytest.raises(ValueError, match="an activation by name"):
+        detrame.create_model("plainnet3", activation=lambda channels, kernel: torch.nn.ReLU(), pretrained="digits")
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_the_package_s_networks_load(name: str) -> None:
+    model, activation, dataset = name.split("-")
+    net = detrame.create_model(model, activation=activation, pretrained=dataset)
+    assert net(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("name", [n for n in pretrained_names() if n.endswith("cifar10") and n.startswith("resnet8")])
+def test_the_recorded_score_on_some_images(name: str) -> None:
+    if "cifar10" not in cache.names():
+        pytest.skip("CIFAR-10 is not on this machine: detrame data get cifar10")
+    model, activation, dataset = name.split("-")
+    test = load(dataset).test[slice(0, 10_000, 20)]
+    net = detrame.create_model(model, activation=activation, pretrained=dataset)
+    recorded = read_pretrained(model, activation, dataset)[1]["scores"]["last"]
+    # 500 images: two standard errors of a share near 88% are 2.9 points.
+    assert accuracy(predict(net, test.images), test.labels) == pytest.approx(recorded, abs=3.5)
+
+
+def test_all_weights_together_stay_small() -> None:
+    files = [entry for entry in pretrained.folder().iterdir() if entry.name.endswith(".safetensors")]
+    assert sum(len(entry.read_bytes()) for entry in files) <= 12 * 2**20
