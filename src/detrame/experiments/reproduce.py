@@ -126,9 +126,9 @@ def _folder(recipe: Recipe, runs: Path, device: str) -> Path:
 
 
 def expected_seconds(recipe: Recipe, results: Sequence[Result]) -> float | None:
-    """How long a run may take: what the same network took before, on any machine, by the epoch; None if never run."""
+    """How long a run may take: what the same network took before, by the epoch; None if it never ran."""
     known = [
-        result.scores.seconds / result.recipe.epochs
+        result.scores.seconds / result.scores.together / result.recipe.epochs
         for result in results
         if (result.recipe.model, result.recipe.activation) == (recipe.model, recipe.activation)
     ]

@@ -82,19 +82,27 @@ def resume_all(
     """
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
-    runs = [load(path) for path in paths]
-    unfinished = [run for run in runs if not run.finished]
-    devices = {run.path: torch.device(pick_device(run.environment["device"])) for run in unfinished}
-    together = [run for run in unfinished if devices[run.path].type == "cuda"]
-    alone = [[run] for run in unfinished if run not in together]
+    unfinished = [run for run in map(load, paths) if not run.finished]
+    on_gpu = [run for run in unfinished if _device(run).type == "cuda"]
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    for group in [together, *alone]:
-        with ExitStack() as held, _signals_noted(deadline) as stop:
-            for run in group:
-                held.enter_context(locked(run.path))
-            held.enter_context(torch.random.fork_rng(devices[run.path] for run in group if run in together))
-            _side_by_side([_Training(run, devices[run.path], checkpoint_every, on_epoch, stop) for run in group])
+    for group in [on_gpu, *([run] for run in unfinished if run not in on_gpu)]:
+        with _held(group), _signals_noted(deadline) as stop:
+            _side_by_side([_Training(run, checkpoint_every, on_epoch, stop, together=len(group)) for run in group])
     return [load(path) for path in paths]
+
+
+def _device(run: Run) -> torch.device:
+    return torch.device(pick_device(run.environment["device"]))
+
+
+@contextmanager
+def _held(runs: Sequence[Run]) -> Iterator[None]:
+    """Hold the folders of some runs, and give the random state back afterwards."""
+    with ExitStack() as held:
+        for run in runs:
+            held.enter_context(locked(run.path))
+        held.enter_context(torch.random.fork_rng({_device(run) for run in runs if _device(run).type == "cuda"}))
+        yield
 
 
 def _side_by_side(trainings: "Sequence[_Training]") -> None:
@@ -136,14 +144,15 @@ class _Training:
     def __init__(
         self,
         run: Run,
-        device: torch.device,
         checkpoint_every: int,
         on_epoch: OnEpoch | None,
         stop: threading.Event,
+        *,
+        together: int,
     ) -> None:
-        self.run, self.recipe, self.device = run, run.recipe, device
-        self.checkpoint_every, self.on_epoch, self.stop = checkpoint_every, on_epoch, stop
-        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.run, self.recipe, self.device = run, run.recipe, _device(run)
+        self.checkpoint_every, self.on_epoch, self.stop, self.together = checkpoint_every, on_epoch, stop, together
+        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
         dataset = run.dataset()
         if run.environment["data"]["digest"] != dataset.digest:
             raise Failure(f"{run.path} was begun on other images than {dataset.name} now holds: start a new run")
@@ -268,6 +277,7 @@ class _Training:
             validation=last.validation_accuracy,
             parameters=sum(p.numel() for p in self.model.parameters()),
             seconds=last.seconds,
+            together=self.together,
         )
         result = json.dumps(dataclasses.asdict(scores), indent=2) + "\n"
         metadata = {"recipe": self.recipe.to_json(), "scores": result}

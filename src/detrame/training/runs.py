@@ -44,7 +44,10 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a finished run reports; the last epoch's accuracy is the headline, the best one stands beside it."""
+    """What a finished run reports; the last epoch's accuracy is the headline, the best one stands beside it.
+
+    The seconds are those of a clock on the wall: with `together` above 1, other runs shared the device all the while.
+    """
 
     last: float
     best: float
@@ -52,6 +55,7 @@ class Scores:
     validation: float | None
     parameters: int
     seconds: float
+    together: int = 1
 
 
 @dataclass(frozen=True)
