@@ -1,0 +1,65 @@
+"""What the README shows is true: its Python runs, its commands exist, its figures are those of the stored results."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from detrame import cli
+from detrame.experiments.reproduce import Row, accuracy_rows, cells
+from detrame.experiments.results import stored
+from detrame.experiments.spread import Spread
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+    return [content for name, content in found if name == language]
+
+
+def test_the_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), names)
+    assert "run" in names
+
+
+def test_the_commands_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line.split("#")[0] for block in blocks("") for line in block.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("detrame ")]
+    assert len(commands) >= 6
+    for command in commands:
+        options = [word for word in command if word.startswith("--")]
+        name = command[:2] if command[0] == "data" else command[:1]
+        assert cli.run([*name, "--help"]) == 0
+        page = capsys.readouterr().out
+        assert all(option in page for option in options), command
+
+
+def ours(row: Row) -> str:
+    if row.mean is None:
+        return ""
+    return Spread(row.mean, row.std, row.n).text(2).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def table_lines() -> list[str]:
+    """The README's rows: paper and ours for both activations, for every network of CIFAR-10 that has a result."""
+    rows = {(row.model, row.activation): row for row in accuracy_rows(stored(ROOT / "results"), cells("cifar10"))}
+    lines = []
+    for model in dict.fromkeys(model for model, _ in rows):
+        relu, qmetric = rows[model, "relu"], rows[model, "qmetric"]
+        if relu.n or qmetric.n:
+            figures = [
+                f"{row.paper:.2f} ± {row.paper_std:.2f} | {ours(row)} | {row.verdict}" for row in (relu, qmetric)
+            ]
+            lines.append(f"| {model} | {qmetric.iterations} | {' | '.join(figures)} |")
+    return lines
+
+
+@pytest.mark.parametrize("line", table_lines())
+def test_the_table_is_that_of_the_stored_results(line: str) -> None:
+    assert line in README
