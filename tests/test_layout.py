@@ -16,7 +16,7 @@ LAYERS = [
     ["experiments"],
     ["training"],
     ["inference"],
-    ["models", "data", "conversion"],
+    ["models", "data", "conversion", "folding"],
     ["tracing"],
     ["activations"],
     ["functional", "prox"],

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from detrame.activations import QMetricReLU, parameter_groups, project_, project_after
     from detrame.conversion import convert
     from detrame.experiments import default_recipe
+    from detrame.folding import fold
     from detrame.models import create_model, list_models
     from detrame.training import Recipe, Run, load, resume, train
 
@@ -26,6 +27,7 @@ _HOME = {
     "QMetricReLU": "activations",
     "convert": "conversion",
     "create_model": "models",
+    "fold": "folding",
     "functional": "",
     "list_models": "models",
     "parameter_groups": "activations",
@@ -41,6 +43,7 @@ __all__ = [
     "convert",
     "create_model",
     "default_recipe",
+    "fold",
     "functional",
     "list_models",
     "load",

@@ -162,10 +162,13 @@ def run_graph(net: fx.GraphModule, example: Arguments) -> dict[fx.Node, list[Cal
     return found
 
 
-class _Tracer(fx.Tracer):
+class Tracer(fx.Tracer):
+    """Traces through a network, not into PyTorch's own modules, ReLUs and Q-Metric ReLUs."""
+
     proxy_buffer_attributes = True  # or a buffer's value at the time of tracing would be kept for good
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Whether a module is one node of the graph."""
         return is_relu(m) or isinstance(m, QMetricReLU) or super().is_leaf_module(m, module_qualified_name)
 
 
@@ -197,7 +200,7 @@ def _traced(net: nn.Module, left_out: dict[str, Any]) -> fx.Graph:
     # Constants of the forward pass are put on the network, under names that count up: start from none.
     for name in [name for name in vars(net) if name.startswith("_tensor_constant")]:
         delattr(net, name)
-    return _Tracer().trace(net, concrete_args=left_out or None)
+    return Tracer().trace(net, concrete_args=left_out or None)
 
 
 def _left_out(net: nn.Module, example: Arguments) -> dict[str, Any]:

@@ -30,7 +30,7 @@ TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write Ten
 
 
 def train(
-    model: Annotated[str | None, typer.Argument(help="A network of `detrame models`.")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A network of `detrame models`.")] = None,
     dataset: Dataset = "digits",
     activation: Annotated[str, typer.Option(help="relu or qmetric.")] = "qmetric",
     iterations: Iterations = None,
@@ -84,7 +84,7 @@ def train(
 
 
 def compare(
-    model: Annotated[str, typer.Argument(help="A network of `detrame models`.")] = "plainnet3",
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A network of `detrame models`.")] = "plainnet3",
     dataset: Dataset = "digits",
     iterations: Iterations = None,
     seeds: Seeds = "0,1,2,3,4",

@@ -1,0 +1,92 @@
+"""Fold for inference what is linear into the layer before it: fewer passes over the same numbers.
+
+Batch normalisation goes into the convolution before it. The first step of a Q-Metric ReLU whose coupling does not mix
+pixels (1x1, or feature vectors) is linear up to its ReLU, so it goes into the layer before as well, and leaves only
+the later steps: from ``y = (diag(h) - W) z - b``, ``u <- ReLU(W u + y)``.
+"""
+
+import copy
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+
+from detrame import operators
+from detrame.activations import QMetricReLU
+from detrame.tracing import Tracer
+
+Linear = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
+Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+
+
+class LaterSteps(nn.Module):
+    """The iterations of a Q-Metric ReLU after the linear part of the first: ``u_1 = ReLU(y), u <- ReLU(W u + y)``."""
+
+    def __init__(self, coupling: Tensor, iterations: int) -> None:
+        super().__init__()
+        self.coupling = nn.Parameter(coupling, requires_grad=False)
+        self.iterations = iterations
+
+    def forward(self, y: Tensor) -> Tensor:
+        """The code, of the shape of `y`."""
+        u = y.relu()
+        for _ in range(self.iterations - 1):
+            u = operators.apply(self.coupling, u).add_(y).relu_()
+        return u
+
+
+@torch.no_grad()
+def fold(model: nn.Module) -> fx.GraphModule:
+    """A copy of `model` for inference, with the same outputs up to rounding; `model` must be traceable by torch.fx."""
+    net = copy.deepcopy(model).eval()
+    folded = fx.GraphModule(net, Tracer().trace(net))
+    for node in list(folded.graph.nodes):
+        before = _linear_before(folded, node)
+        module = _module(folded, node)
+        if before is None or module is None:
+            continue
+        linear = folded.get_submodule(str(before.target))
+        assert isinstance(linear, Linear)
+        if isinstance(module, Norm):
+            folded.set_submodule(str(before.target), _without_norm(linear, module))
+            node.replace_all_uses_with(before)
+            folded.graph.erase_node(node)
+        elif isinstance(module, QMetricReLU) and _mixes_no_pixels(module):
+            folded.set_submodule(str(before.target), _with_first_step(linear, module))
+            folded.set_submodule(str(node.target), LaterSteps(module.coupling.clone(), module.iterations))
+    folded.delete_all_unused_submodules()
+    folded.recompile()
+    return folded
+
+
+def _module(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
+    return net.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+
+def _linear_before(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+    """The convolution or linear layer whose only use is as the input of `node`, itself used in one place only."""
+    if node.op != "call_module" or not node.args or not isinstance(node.args[0], fx.Node):
+        return None
+    before = node.args[0]
+    uses = sum(other.target == before.target for other in net.graph.nodes)
+    alone = len(before.users) == 1 and uses == 1 and sum(o.target == node.target for o in net.graph.nodes) == 1
+    return before if alone and isinstance(_module(net, before), Linear) else None
+
+
+def _mixes_no_pixels(module: QMetricReLU) -> bool:
+    return all(size == 1 for size in module.coupling.shape[2:])
+
+
+def _without_norm(linear: Linear, norm: Norm) -> nn.Module:
+    return fuse_linear_bn_eval(linear, norm) if isinstance(linear, nn.Linear) else fuse_conv_bn_eval(linear, norm)
+
+
+def _with_first_step(linear: Linear, module: QMetricReLU) -> nn.Module:
+    """The layer that computes ``(diag(h) - W)(V x + c) - b`` in the place of ``V x + c``."""
+    coupling = operators.ungroup(module.coupling).flatten(1)
+    step = torch.diag(module.gain) - coupling
+    result = copy.deepcopy(linear)
+    bias = linear.bias if linear.bias is not None else torch.zeros_like(module.gain)
+    result.weight = nn.Parameter(torch.tensordot(step, linear.weight, dims=1))
+    result.bias = nn.Parameter(step @ bias - module.threshold)
+    return result

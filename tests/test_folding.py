@@ -1,0 +1,70 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+import detrame
+from detrame.activations import QMetricReLU, q_metric_relus
+from detrame.folding import LaterSteps, fold
+from detrame.models.registry import listed_names
+
+
+def lived_in(net: nn.Module, x: Tensor) -> nn.Module:
+    """A network whose statistics and Q-Metric parameters are no longer those it started with."""
+    for act in q_metric_relus(net):
+        with torch.no_grad():
+            act.coupling.normal_(0, 0.05)
+            act.gain.uniform_(0.5, 1)
+            act.threshold.uniform_(0, 0.1)
+            act.project_()
+    for module in net.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.normal_(module.bias, 0, 0.1)
+    net.train()
+    net(x)
+    return net.eval()
+
+
+@pytest.mark.parametrize("activation", ["relu", "qmetric"])
+@pytest.mark.parametrize("name", [n for n in listed_names() if n not in ("resnet110", "resnet164")])
+def test_a_folded_network_gives_the_same_outputs(name: str, activation: str) -> None:
+    x = torch.rand(8, 3, 16, 16)
+    net = lived_in(detrame.create_model(name, activation=activation, iterations=3, width=0.25), x)
+    folded = fold(net)
+    with torch.no_grad():
+        expected = net(x)
+        torch.testing.assert_close(folded(x), expected, rtol=1e-3, atol=1e-4 * expected.abs().max().item())
+    if not name.startswith("wide"):
+        assert not any(isinstance(m, nn.BatchNorm2d) for m in folded.modules())
+    assert any(isinstance(m, nn.BatchNorm2d) for m in net.modules())
+
+
+def test_the_first_step_of_a_1x1_coupling_is_folded() -> None:
+    folded = fold(lived_in(detrame.create_model("plainnet9", width=0.1), torch.rand(4, 3, 8, 8)))
+    assert sum(isinstance(m, LaterSteps) for m in folded.modules()) == 1
+    assert sum(isinstance(m, QMetricReLU) for m in folded.modules()) == 7
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_feature_vectors_fold_exactly(groups: int, bias: bool, iterations: int) -> None:
+    act = QMetricReLU(6, dim=0, groups=groups, iterations=iterations, init="random")
+    net = nn.Sequential(nn.Linear(4, 6, bias=bias), act, nn.Linear(6, 6), nn.BatchNorm1d(6)).double().eval()
+    x = torch.randn(5, 4, dtype=torch.float64)
+    torch.testing.assert_close(fold(net)(x), net(x), rtol=1e-12, atol=1e-12)
+
+
+def test_a_layer_that_serves_twice_is_left_alone() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            z = self.conv(x)
+            return self.norm(z) + z
+
+    x = torch.rand(4, 3, 5, 5)
+    net = lived_in(Twice(), x)
+    torch.testing.assert_close(fold(net)(x), net(x))
