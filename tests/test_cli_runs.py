@@ -3,14 +3,17 @@
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from detrame import cli
 from detrame.training import Recipe, load, plan
+from detrame.training.step import Step
 from tests.training import tiny
 
 SMALL = ["--epochs", "1", "--set", "width=0.05", "--set", "batch_size=256", "--device", "cpu"]
@@ -82,6 +85,49 @@ def test_a_recipe_can_be_printed_edited_and_passed(inside: Path, capsys: pytest.
     assert load("run").recipe == tiny(epochs=1, lr=0.02)
 
 
+def test_a_recipe_keeps_what_the_command_does_not_change(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run can be repeated from its own recipe.json: its seeds, its data set and its activation."""
+    written = tiny(seed=5, split_seed=6, activation="relu", epochs=1)
+    Path("my.json").write_text(written.to_json())
+    assert cli.run(["train", "--recipe", "my.json", "--print-recipe"]) == 0
+    assert Recipe.from_json(capsys.readouterr().out) == written
+    assert cli.run(["train", "--recipe", "my.json", "--activation", "qmetric", "--seeds", "3", "--print-recipe"]) == 0
+    printed = Recipe.from_json(capsys.readouterr().out)
+    assert printed == written.replace(activation="qmetric", seed=3, split_seed=3)
+    assert cli.run(["train", "plainnet3", "--set", "seed=7", "--print-recipe"]) == 0
+    printed = Recipe.from_json(capsys.readouterr().out)
+    assert (printed.seed, printed.split_seed, printed.activation, printed.dataset) == (7, 7, "qmetric", "digits")
+
+
+def test_stopping_several_runs_names_the_folder_that_resumes_them_all(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step, steps = Step.__call__, 0
+
+    def interrupted(self: Step, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        nonlocal steps
+        steps += 1
+        if steps == 6:  # in the second of the four runs
+            signal.raise_signal(signal.SIGINT)
+        return step(self, images, labels)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Step, "__call__", interrupted)
+        assert cli.run(["compare", "--seeds", "0,1", "--out", "both", *SMALL]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.endswith("continue with `detrame train --resume both`")
+    assert cli.run(["train", "--resume", "both"]) == 0
+    assert "detrame report both" in capsys.readouterr().out
+    assert len(list(Path("both").rglob("result.json"))) == 4
+
+
+def test_one_run_that_fails_does_not_keep_the_others_from_training(inside: Path) -> None:
+    plan(tiny(lr=1e38), Path("runs") / "a", device="cpu")
+    plan(tiny(), Path("runs") / "b", device="cpu")
+    assert cli.run(["train", "--resume", "runs"]) == 1
+    assert load("runs/b").finished
+
+
 def test_resume_continues_all_that_is_unfinished(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (0, 1):
         plan(tiny(seed=seed), Path("runs") / f"seed-{seed}", device="cpu")
@@ -137,7 +183,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["train", "plainnet3", "--recipe", "{here}/broken.json"], 1, "broken.json is not a recipe"),
     (["train", "plainnet3", "--set", "lr"], 2, "--set takes FIELD=VALUE, got 'lr'"),
     (["train", "plainnet3", "--set", "lrr=1"], 2, "unknown field of a recipe 'lrr': did you mean 'lr'"),
-    (["train", "plainnet3", "--set", "lr=fast"], 2, "lr must be of type float, got 'fast'"),
+    (["train", "plainnet3", "--set", "lr=fast"], 2, "lr must be a number, got 'fast'"),
     (["train", "plainnet3", "--set", "lr=0"], 2, "lr must be a positive number, got 0.0"),
     (["train", "plainnet3", "--set", "batch_size=0"], 2, "batch_size must be at least 1, got 0"),
     (["train", "plainnet3", "--set", "validation=5000"], 2, "validation must leave some of 899 training images"),
@@ -146,10 +192,20 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["train", "plainnet3", "--set", "lr=1e30", *SMALL[:4]], 1, "the loss became"),
     (["train", "plainnet3", "--checkpoint-every", "0"], 2, "Invalid value for '--checkpoint-every'"),
     (["train", "plainnet3", "--out", "{run}"], 1, "is not empty: choose another --out"),
-    (["train", "plainnet3", "--out", "{here}/file"], 1, "is not empty"),
+    (["train", "plainnet3", "--out", "{here}/file"], 1, "file is a file: choose another --out"),
     (["train", "plainnet3", "--out", "{here}/file/run"], 1, "cannot make the folder"),
     (["train", "plainnet3", "--out", "/proc/run"], 1, "cannot make the folder /proc/run"),
-    (["train", "plainnet3", "--resume", "{run}"], 2, "give no model with it"),
+    (["train", "plainnet3", "--resume", "{run}"], 2, "give no model and nothing of a recipe with it"),
+    (["train", "--resume", "{run}", "--epochs", "40"], 2, "nothing of a recipe with it"),
+    (["train", "--resume", "{run}", "--set", "lr=1"], 2, "nothing of a recipe with it"),
+    (["train", "plainnet3", "--set", "model=resnet8"], 2, "model is given twice: 'plainnet3', and 'resnet8' by --set"),
+    (["train", "plainnet3", "--epochs", "4", "--set", "epochs=3"], 2, "epochs is given twice"),
+    (["train", "plainnet3", "--set", "lr_milestones=50,60"], 2, "must be a list of whole numbers, as [60, 120]"),
+    (["train", "plainnet3", "--seeds", "99999999999999999999999"], 2, "seed must be below 2^63"),
+    (["train", "plainnet3", "--recipe", "./no.json"], 2, "there is no recipe at ./no.json"),
+    (["train", "plainnet3", "--set", "width=1e9"], 1, "there is not enough memory for this"),
+    (["compare", "--set", "activation=relu"], 2, "compare decides the activation itself"),
+    (["compare", "--set", "seed=3"], 2, "compare decides the seed itself"),
     (["train", "--resume", "{here}/nowhere"], 1, "nowhere is not a folder"),
     (["train", "--resume", "{here}/empty"], 1, "there is no run in"),
     (["train", "--resume", "{here}/old"], 1, "another version of detrame (format 0, this one reads 1)"),
@@ -165,8 +221,13 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["report", "{here}/empty"], 1, "there is no run in"),
     (["report", "{here}/damaged"], 1, "is not finished"),
     (["report", "{run}", "--out", "/proc/page.html"], 1, "/proc/page"),
+    (["report", "{run}", "--out", "{here}/empty"], 1, "empty is a folder: name the page to write"),
+    (["evaluate", "{here}/changed"], 1, "was begun on other images than digits now holds"),
+    (["evaluate", "{here}/weightless"], 1, "weights.safetensors cannot be read"),
     (["data"], 2, "Usage: detrame data"),
     (["data", "get", "cifar11"], 2, "did you mean 'cifar10'"),
+    (["data", "get", "flowers", "--from", "{here}/nowhere"], 2, "nowhere does not exist"),
+    (["data", "get", "cifar10", "--from", "{here}/file"], 1, "fetch https://www.cs.toronto.edu"),
     (["data", "verify", "cifar11"], 2, "did you mean 'cifar10'"),
     (["data", "verify", "cifar10"], 1, "type `detrame data get cifar10`"),
 ]
@@ -183,6 +244,12 @@ def wrong_places(inside: Path, compared: Path, monkeypatch: pytest.MonkeyPatch) 
     run = compared / "relu" / "seed-0"
     shutil.copytree(run, inside / "old")
     (inside / "old" / "environment.json").write_text('{"format": 0}')
+    shutil.copytree(run, inside / "changed")
+    environment = json.loads((run / "environment.json").read_text())
+    environment["data"]["digest"] = "0" * 64
+    (inside / "changed" / "environment.json").write_text(json.dumps(environment))
+    shutil.copytree(run, inside / "weightless")
+    (inside / "weightless" / "weights.safetensors").unlink()
     damaged = plan(tiny(), inside / "damaged", device="cpu").path
     (damaged / "checkpoint.safetensors").write_bytes(b"damaged")
     return lambda argument: argument.replace("{run}", str(run)).replace("{here}", str(inside))

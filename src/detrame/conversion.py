@@ -81,6 +81,8 @@ def convert(
         unconverted = _exchange_modules(net, calls, iterations, why_not_traced=graph)
     unconverted += _unseen(net, {call.module for call in calls})
     net.unconverted = unconverted  # type: ignore[assignment]  # a plain list, neither parameter nor module
+    if not calls and not unconverted:
+        warnings.warn("the network has no ReLU: nothing was converted", stacklevel=2)
     _report(unconverted, same_outputs(expected, run(net, example)[1]))
     return net
 

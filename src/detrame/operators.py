@@ -36,6 +36,7 @@ def check_input(z: Tensor, weight: Tensor) -> None:
     if dim and z.ndim != dim + 2:
         raise ValueError(
             f"expected shape (batch, {channels}) and {dim} more for a {dim}-dimensional coupling, got {tuple(z.shape)}"
+            + ("; feature vectors take one without kernel (dim=0)" if z.ndim <= 2 else "")
         )
     if z.ndim == 0 or z.shape[1 if dim else -1] != channels:
         where = "axis 1" if dim else "the last axis"

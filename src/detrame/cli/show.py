@@ -115,17 +115,25 @@ def _shown(total: int, *, quiet: bool) -> "Iterator[OnEpoch]":
     if quiet:
         yield lambda run, epoch: None
     elif sys.stderr.isatty():
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         columns = (
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("epochs"),
+            TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
         )
         with Progress(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task("", total=total)
+            task = bar.add_task("the first epoch", total=total)
             yield lambda run, epoch: bar.update(task, advance=1, description=_line(run, epoch))
     else:
         yield lambda run, epoch: print(_line(run, epoch), file=sys.stderr, flush=True)

@@ -1,6 +1,7 @@
 """`detrame train`, `compare`, `evaluate` and `report`: runs and what comes of them."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +13,11 @@ from detrame.cli.show import epochs_shown, print_document, print_summaries
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.training import Recipe, Run
 
-Dataset = Annotated[str, typer.Option(help="A data set of `detrame data list`.")]
+Dataset = Annotated[str | None, typer.Option(help="A data set of `detrame data list`. [default: digits]")]
 Iterations = Annotated[
     int | None, typer.Option(help="Of each Q-Metric ReLU. [default: the paper's for this cell, or 2]")
 ]
-Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One run for each.")]
+Seeds = Annotated[str | None, typer.Option(metavar="0,1,...", help="One run for each. [default: the recipe's, or 0]")]
 Epochs = Annotated[int | None, typer.Option(help="[default: the recipe's; milestones move in proportion]")]
 Out = Annotated[Path | None, typer.Option(help="The folder to make. [default: a free one under runs/]")]
 RecipeName = Annotated[
@@ -24,17 +25,21 @@ RecipeName = Annotated[
 ]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field of the recipe; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Change a field of the recipe, as lr=0.05 or lr_milestones=[60,120]; --print-recipe shows all.",
+    ),
 ]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events into the run.")]
 
 
 def train(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A network of `detrame models`.")] = None,
-    dataset: Dataset = "digits",
-    activation: Annotated[str, typer.Option(help="relu or qmetric.")] = "qmetric",
+    dataset: Dataset = None,
+    activation: Annotated[str | None, typer.Option(help="relu or qmetric. [default: qmetric]")] = None,
     iterations: Iterations = None,
-    seeds: Seeds = "0",
+    seeds: Seeds = None,
     epochs: Epochs = None,
     out: Out = None,
     recipe: RecipeName = None,
@@ -61,22 +66,24 @@ def train(
     from detrame.experiments import plans
     from detrame.training import find, resume_all
 
+    options = {"dataset": dataset, "activation": activation, "iterations": iterations, "epochs": epochs}
     if resume is not None:
-        if model is not None:
-            raise ValueError("--resume continues a run by its own recipe: give no model with it")
+        decided = [model, *options.values(), seeds, out, recipe, changes]
+        if any(value is not None for value in decided) or print_recipe:
+            raise ValueError(
+                "--resume continues runs by their own recipes: give no model and nothing of a recipe with it"
+            )
         runs = find(resume)
         with epochs_shown(_total(runs), quiet=as_json, tensorboard=tensorboard) as on_epoch:
             paths = [run.path for run in runs]
             runs = resume_all(paths, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
         _finish(runs, as_json)
         return
-    start = _recipe(
-        model, dataset, recipe, activation=activation, iterations=iterations, epochs=epochs, changes=changes
-    )
+    start = _recipe(recipe, changes, model=model, **options)
+    recipes = plans.seeded(start, numbers("--seeds", seeds)) if seeds is not None else [start]
     if print_recipe:
-        print(start.to_json(), end="")
+        print(recipes[0].to_json(), end="")
         return
-    recipes = plans.seeded(start, numbers("--seeds", seeds), own_splits=start.dataset == "digits")
     folder = out or plans.free_folder(Path("runs") / f"{start.model}-{start.dataset}-{start.activation}")
     with epochs_shown(len(recipes) * start.epochs, quiet=as_json, tensorboard=tensorboard) as on_epoch:
         runs = plans.train_all(recipes, folder, device=device, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
@@ -84,10 +91,10 @@ def train(
 
 
 def compare(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A network of `detrame models`.")] = "plainnet3",
-    dataset: Dataset = "digits",
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A network. [default: plainnet3]")] = None,
+    dataset: Dataset = None,
     iterations: Iterations = None,
-    seeds: Seeds = "0,1,2,3,4",
+    seeds: Annotated[str, typer.Option(metavar="0,1,...", help="Two runs for each.")] = "0,1,2,3,4",
     epochs: Epochs = None,
     out: Out = None,
     recipe: RecipeName = None,
@@ -105,13 +112,14 @@ def compare(
     """
     from detrame.experiments import plans, report
 
-    start = _recipe(model, dataset, recipe, iterations=iterations, epochs=epochs, changes=changes)
+    if refused := {"activation", "seed", "split_seed"} & set(_parsed(changes or [])):
+        raise ValueError(f"compare decides the {min(refused)} itself: take it out of --set")
+    named = model if model or recipe_file(recipe) else "plainnet3"
+    start = _recipe(recipe, changes, model=named, dataset=dataset, iterations=iterations, epochs=epochs)
     folder = out or plans.free_folder(Path("runs") / f"compare-{start.model}-{start.dataset}")
     chosen = numbers("--seeds", seeds)
     with epochs_shown(2 * len(chosen) * start.epochs, quiet=as_json) as on_epoch:
-        runs = plans.compare(
-            start, chosen, folder, own_splits=start.dataset == "digits", device=device, on_epoch=on_epoch
-        )
+        runs = plans.compare(start, chosen, folder, device=device, on_epoch=on_epoch)
     page = report.write(runs, folder / "report.html")
     _finish(runs, as_json, page=page)
 
@@ -155,18 +163,30 @@ def report(
     print(page.write([run for path in paths for run in find(path)], out))
 
 
-def _recipe(model: str | None, dataset: str, recipe: str | None, changes: list[str] | None, **options: Any) -> "Recipe":
-    """The recipe that the options of `train` and `compare` describe."""
-    from detrame.experiments import RECIPES, default_recipe
+def recipe_file(recipe: str | None) -> Path | None:
+    """The file that --recipe names, if it names one rather than a recipe of ours."""
+    if recipe is None or ("/" not in recipe and not recipe.endswith(".json")):
+        return None
+    if not Path(recipe).is_file():
+        raise ValueError(f"there is no recipe at {recipe}: make one with --print-recipe")
+    return Path(recipe)
+
+
+def _recipe(recipe: str | None, changes: list[str] | None, **options: Any) -> "Recipe":
+    """The recipe that the options of `train` and `compare` describe; what is not given is None."""
+    from detrame.experiments import default_recipe
     from detrame.training import Recipe
 
-    given = {name: value for name, value in options.items() if value is not None} | _parsed(changes or [])
-    if recipe is not None and recipe not in RECIPES and Path(recipe).is_file():
-        fields = {"model": model} if model else {}
-        return Recipe.read(Path(recipe)).replace(**fields, **given)
-    if model is None:
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, value in _parsed(changes or []).items():
+        if name in given:
+            raise ValueError(f"{name} is given twice: {given[name]!r}, and {value!r} by --set")
+        given[name] = value
+    if file := recipe_file(recipe):
+        return Recipe.read(file).replace(**given)
+    if "model" not in given:
         raise ValueError("which network? name one of `detrame models`, or give --resume RUN")
-    return default_recipe(model, dataset, recipe=recipe, **given)
+    return default_recipe(given.pop("model"), given.pop("dataset", "digits"), recipe=recipe, **given)
 
 
 def _parsed(changes: list[str]) -> dict[str, Any]:
@@ -200,3 +220,5 @@ def _finish(runs: "list[Run]", as_json: bool, page: Path | None = None) -> None:
         return
     print_summaries(summaries)
     print(page if page else "\n".join(str(run.path) for run in runs))
+    if page is None and len(runs) > 1:
+        print(f"for a page that compares them: detrame report {os.path.commonpath([run.path for run in runs])}")

@@ -23,7 +23,7 @@ def download(archive: Archive, folder: Path, progress: Progress | None = None) -
     """Fetch `archive` into `folder`, unless it is there already; a download cut short is taken up where it stopped."""
     target = folder / archive.filename
     if target.exists():
-        check_md5(target, archive)
+        check_md5(target, archive, "remove it and type the same again")
         return target
     part = target.with_name(target.name + ".part")
     try:
@@ -44,8 +44,8 @@ def download(archive: Archive, folder: Path, progress: Progress | None = None) -
     return target
 
 
-def check_md5(path: Path, archive: Archive) -> None:
-    """Raise a Failure unless `path` is the published file."""
+def check_md5(path: Path, archive: Archive, remedy: str) -> None:
+    """Raise a Failure, with what to do, unless `path` is the published file."""
     try:
         found = _md5(path)
     except OSError as error:
@@ -53,7 +53,7 @@ def check_md5(path: Path, archive: Archive) -> None:
     if found != archive.md5:
         raise Failure(
             f"{path} is cut, damaged or another file: its MD5 is {found}, that of {archive.filename} "
-            f"is {archive.md5}; remove it and fetch {archive.url} again"
+            f"is {archive.md5}; {remedy}"
         )
 
 

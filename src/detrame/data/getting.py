@@ -97,7 +97,7 @@ def _published(known: Entry, path: Path) -> Sequence[Path]:
         home = path if path.is_dir() else path.parent
         paths = [home / archive.filename for archive in known.archives]
     for archive, file in zip(known.archives, paths, strict=True):
-        check_md5(file, archive)
+        check_md5(file, archive, f"fetch {archive.url}")
     return paths
 
 

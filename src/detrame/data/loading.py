@@ -24,7 +24,7 @@ def load(name: str, *, split_seed: int = 0) -> Dataset:
         raise ValueError(f"split_seed must be 0 for {name}, which has one split, got {split_seed}")
     if name not in cache.names():
         if name not in CATALOGUE:
-            raise unknown("data set", name, {*CATALOGUE, *cache.names()})
+            raise unknown("data set", name, dict.fromkeys([*CATALOGUE, *cache.names()]))
         raise Failure(f"{name} is not on this machine yet: type `detrame data get {name}`")
     dataset = cache.load(name)
     if name in CATALOGUE:

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from detrame.errors import Failure
+from detrame.experiments.recipes import OWN_SPLITS
 from detrame.experiments.spread import Spread
 from detrame.training import OnEpoch, Recipe, Run, plan, resume_all
 
 
-def seeded(recipe: Recipe, seeds: Sequence[int], *, own_splits: bool) -> list[Recipe]:
-    """The recipe once for each seed; with `own_splits`, each seed draws its own split of the data too."""
+def seeded(recipe: Recipe, seeds: Sequence[int]) -> list[Recipe]:
+    """The recipe once for each seed, with a split of its own where the data set comes without one."""
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"each seed makes one run, but some are named twice: {', '.join(map(str, seeds))}")
-    splits = {seed: seed if own_splits else recipe.split_seed for seed in seeds}
+    splits = {seed: seed if recipe.dataset in OWN_SPLITS else recipe.split_seed for seed in seeds}
     return [recipe.replace(seed=seed, split_seed=splits[seed]) for seed in seeds]
 
 
@@ -30,7 +31,7 @@ def train_all(
 
     All folders are made first, so that work that was cut short can be taken up where it was left.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.is_dir() and any(out.iterdir()):
         raise Failure(f"{out} is not empty: choose another --out, or continue it with `detrame train --resume {out}`")
     runs = [plan(recipe, out / name, device=device) for recipe, name in zip(recipes, _names(recipes), strict=True)]
     return resume_all([run.path for run in runs], checkpoint_every=checkpoint_every, on_epoch=on_epoch)
@@ -52,16 +53,11 @@ def compare(
     seeds: Sequence[int],
     out: Path,
     *,
-    own_splits: bool = False,
     device: str = "auto",
     on_epoch: OnEpoch | None = None,
 ) -> list[Run]:
     """Train the ReLU and the Q-Metric network by one recipe, with the same seeds, in turn."""
-    pairs = [
-        one.replace(activation=activation)
-        for one in seeded(recipe, seeds, own_splits=own_splits)
-        for activation in ("relu", "qmetric")
-    ]
+    pairs = [one.replace(activation=activation) for one in seeded(recipe, seeds) for activation in ("relu", "qmetric")]
     return train_all(pairs, out, device=device, on_epoch=on_epoch)
 
 

@@ -20,6 +20,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     "svhn": {"epochs": 160, "lr": 0.01, "lr_milestones": (80, 120), "lr_factor": 0.1, "normalise": False},
     "small": {"epochs": 20, "batch_size": 32, "lr": 0.1, "lr_milestones": (12, 17), "lr_factor": 0.2, "width": 1 / 3},
 }
+# Data sets that come without a split: each seed draws one of its own.
+OWN_SPLITS = ("digits",)
 _FOR_DATASET = {"cifar10": "cifar", "cifar100": "cifar", "svhn": "svhn", "svhn_extra": "svhn"}
 
 
@@ -38,9 +40,10 @@ def default_recipe(model: str, dataset: str, *, recipe: str | None = None, **cha
         raise unknown("recipe", name, RECIPES)
     base = Recipe(model=model, dataset=dataset, **RECIPES[name])
     changes.setdefault("iterations", paper.iterations(model, dataset.removesuffix("_extra")) or 2)
-    if dataset == "digits":
-        changes.setdefault("split_seed", changes.get("seed", base.seed))
-    if "epochs" in changes:
-        share = changes["epochs"] / base.epochs
-        changes.setdefault("lr_milestones", tuple(round(epoch * share) for epoch in base.lr_milestones))
-    return base.replace(**changes)
+    changed = base.replace(**changes)
+    if dataset in OWN_SPLITS and "split_seed" not in changes:
+        changed = changed.replace(split_seed=changed.seed)
+    if "lr_milestones" not in changes:
+        share = changed.epochs / base.epochs
+        changed = changed.replace(lr_milestones=tuple(round(epoch * share) for epoch in base.lr_milestones))
+    return changed

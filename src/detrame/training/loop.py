@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import signal
 import threading
 import time
@@ -85,10 +86,20 @@ def resume_all(
     unfinished = [run for run in map(load, paths) if not run.finished]
     on_gpu = [run for run in unfinished if _device(run).type == "cuda"]
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    failures: list[Failure] = []
     for group in [on_gpu, *([run] for run in unfinished if run not in on_gpu)]:
         with _held(group), _signals_noted(deadline) as stop:
-            _side_by_side([_Training(run, checkpoint_every, on_epoch, stop, together=len(group)) for run in group])
+            trainings = [_Training(run, checkpoint_every, on_epoch, stop, together=len(group)) for run in group]
+            failures += _side_by_side(trainings)
+        if any(isinstance(failure, Stopped) for failure in failures):
+            raise Failure(f"{failures[0]}: continue with `detrame train --resume {os.path.commonpath(paths)}`")
+    if failures:
+        raise failures[0]
     return [load(path) for path in paths]
+
+
+class Stopped(Failure):
+    """Training was told to stop, and did, with a checkpoint."""
 
 
 def _device(run: Run) -> torch.device:
@@ -105,8 +116,8 @@ def _held(runs: Sequence[Run]) -> Iterator[None]:
         yield
 
 
-def _side_by_side(trainings: "Sequence[_Training]") -> None:
-    """Take one step of each training in turn until all are done; a failure of one waits for the others to end."""
+def _side_by_side(trainings: "Sequence[_Training]") -> list[Failure]:
+    """Take one step of each training in turn until all are done; return the failures of those that failed."""
     working = {training: training.work() for training in trainings}
     failures = []
     while working:
@@ -119,8 +130,7 @@ def _side_by_side(trainings: "Sequence[_Training]") -> None:
             except Failure as failure:
                 failures.append(failure)
                 del working[training]
-    if failures:
-        raise failures[0]
+    return failures
 
 
 def pick_device(name: str) -> str:
@@ -153,11 +163,8 @@ class _Training:
         self.run, self.recipe, self.device = run, run.recipe, _device(run)
         self.checkpoint_every, self.on_epoch, self.stop, self.together = checkpoint_every, on_epoch, stop, together
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        dataset = run.dataset()
-        if run.environment["data"]["digest"] != dataset.digest:
-            raise Failure(f"{run.path} was begun on other images than {dataset.name} now holds: start a new run")
         with self.on_stream():
-            self._build(dataset)
+            self._build(run.dataset())
 
     def on_stream(self) -> AbstractContextManager[object]:
         """Where the training's work is queued: a stream of its own on a GPU."""
@@ -232,8 +239,7 @@ class _Training:
         self._check_losses()
         if self.stop.is_set():
             self._checkpoint()
-            where = f"in epoch {progress.epoch + 1}, after step {progress.step}"
-            raise Failure(f"stopped {where}: continue with `detrame train --resume {self.run.path}`")
+            raise Stopped(f"stopped in epoch {progress.epoch + 1}, after step {progress.step}, of {self.run.path}")
 
     def _check_losses(self) -> None:
         for step, loss in enumerate(self.progress.losses, start=1):
@@ -246,7 +252,7 @@ class _Training:
                 lr = self.recipe.lr_at(self.progress.epoch)
                 raise Failure(
                     f"the loss became {loss} in epoch {self.progress.epoch + 1}, step {step}, of {self.run.path}: "
-                    f"{cause} (it is {lr:g}); start again with a smaller --lr"
+                    f"{cause} (it is {lr:g}); start again with a smaller one, as --set lr={lr / 10:g}"
                 )
 
     def _close_epoch(self) -> Epoch:

@@ -61,6 +61,9 @@ class Recipe:
         for name in ("momentum", "weight_decay", "crop_padding", "validation", "seed", "split_seed"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be a number >= 0, got {getattr(self, name)}")
+        for name in ("seed", "split_seed"):
+            if getattr(self, name) >= 2**63:
+                raise ValueError(f"{name} must be below 2^63, got {getattr(self, name)}")
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
 
@@ -133,5 +136,6 @@ def _typed(name: str, value: object, declared: Any) -> object:
             return value
     elif type(value) is declared:
         return value
-    wanted = declared.__name__ if isinstance(declared, type) else declared
-    raise ValueError(f"{name} must be of type {wanted}, got {value!r}")
+    wanted = {tuple[int, ...]: "a list of whole numbers, as [60, 120]", str | None: "text or null"}
+    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    raise ValueError(f"{name} must be {(wanted | plain)[declared]}, got {value!r}")

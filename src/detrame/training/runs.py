@@ -97,8 +97,11 @@ class Run:
         return Scores(**_read_json(self.path / "result.json"))
 
     def dataset(self) -> Dataset:
-        """The data set the run was trained on."""
-        return load_dataset(self.recipe.dataset, split_seed=self.recipe.split_seed)
+        """The data set the run was trained on; a Failure if its name stands for other images by now."""
+        dataset = load_dataset(self.recipe.dataset, split_seed=self.recipe.split_seed)
+        if self.environment["data"]["digest"] != dataset.digest:
+            raise Failure(f"{self.path} was begun on other images than {dataset.name} now holds: get those again")
+        return dataset
 
     @cached_property
     def model(self) -> nn.Module:
@@ -106,8 +109,9 @@ class Run:
         _ = self.scores  # for its complaint
         model = self.recipe.build(self.dataset())
         path = self.path / "weights.safetensors"
+        weights, _ = read_tensors(path)
         try:
-            model.load_state_dict(read_tensors(path)[0])
+            model.load_state_dict(weights)
         except RuntimeError as error:
             raise Failure(f"{path} does not fit {self.path / 'recipe.json'}: {error}") from error
         return model.eval()
@@ -143,6 +147,8 @@ def find(path: str | Path) -> list[Run]:
 
 def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
     """Make the folder of a run that is still to be trained."""
+    if path.exists() and not path.is_dir():
+        raise Failure(f"{path} is a file: choose another --out")
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):

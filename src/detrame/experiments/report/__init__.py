@@ -22,6 +22,8 @@ def write(runs: Sequence[Run], out: Path) -> Path:
     Runs that differ in their seeds only are one group; groups on the same data set are compared, ReLU first. The
     page needs no network, no scripts and no other file. A Failure names a run that is not finished.
     """
+    if out.is_dir():
+        raise Failure(f"{out} is a folder: name the page to write, as {out / 'report.html'}")
     comparisons = compared(runs)
     reports = [sections.report_on(comparison) for comparison in comparisons]
     figures = [figure for report in reports for figure in report.figures]

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from detrame.data import Dataset
-from detrame.errors import Failure
 from detrame.experiments.report.groups import Comparison, Group
 from detrame.experiments.report.pictures import photograph
 from detrame.inference import predict
@@ -50,18 +49,8 @@ def disagreement(comparison: Comparison) -> Disagreement | None:
     if twins is None:
         reason = "so there are no test images that neither has been trained on"
         return Disagreement(f"{first.label} and {rival.label} share no split of {comparison.dataset}, {reason}.", [])
-    dataset = images_of(twins[0])
+    dataset = twins[0].dataset()
     return _differing(dataset, (first, rival), twins)
-
-
-def images_of(run: Run) -> Dataset:
-    """The data set of a run; a Failure if its content is no longer what the run was trained on."""
-    dataset = run.dataset()
-    if run.environment.get("data", {}).get("digest") != dataset.digest:
-        raise Failure(
-            f"{run.path} was trained on other images than {dataset.name} now holds: leave it out of the report"
-        )
-    return dataset
 
 
 def _twins(first: Group, rival: Group) -> tuple[Run, Run] | None:

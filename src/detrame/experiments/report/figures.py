@@ -64,7 +64,7 @@ def sparsity(comparison: Comparison, codes: list[list[LayerCodes]]) -> Figure:
         lines = [Series(n, range(1, len(p) + 1), p) for n, p in zip(names, percents, strict=True)]
         svg = line_chart(lines, title=title, x_label="layer", y_label=label)
     caption = "The share of the activations' outputs that are exactly zero: the higher, the sparser the code."
-    return Figure(_file("sparsity", comparison.dataset), "Sparsity of the codes", svg, caption)
+    return Figure(_file("sparsity", comparison.name), "Sparsity of the codes", svg, caption)
 
 
 def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> Figure:
@@ -88,7 +88,7 @@ def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> F
         "The largest change of a code at each iteration, relative to the largest code: a line that falls means that "
         "the iteration is settling, one that does not, that the network uses it without reaching a fixed point."
     )
-    return Figure(_file("residual", comparison.dataset, _short(group)), title, svg, caption)
+    return Figure(_file("residual", comparison.name, _short(group)), title, svg, caption)
 
 
 def couplings(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> list[Layer]:
@@ -100,7 +100,7 @@ def couplings(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> 
     highest = max(float(norm.max()) for norm in norms)
     layers = []
     for (number, module), norm in zip(shown, norms, strict=True):
-        where = comparison.dataset, _short(group), f"layer {number}"
+        where = comparison.name, _short(group), f"layer {number}"
         pictures = [_coupling(where, norm, highest), _filters(where, module, norm)]
         layers.append(
             Layer(number, [*pictures, _gain(where, module, group.place), _threshold(where, module, group.place)])
@@ -159,9 +159,9 @@ def _accuracy_series(group: Group) -> Series:
 
 
 def _accuracy(comparison: Comparison, series: list[Series], name: str, title: str, caption: str) -> Figure:
-    label = f"Accuracy on the test images of {comparison.dataset} against epochs"
+    label = f"Accuracy on the test images of {comparison.name} against epochs"
     svg = line_chart(series, title=label, x_label="epoch", y_label="test accuracy, %", digits=2)
-    return Figure(_file(name, comparison.dataset), title, svg, caption)
+    return Figure(_file(name, comparison.name), title, svg, caption)
 
 
 def _from(series: Series, start: int) -> Series:

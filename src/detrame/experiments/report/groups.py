@@ -76,10 +76,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The groups on one data set; the first is the one that the others are compared with."""
+    """The groups of one network on one data set; the first is the one that the others are compared with."""
 
+    model: str
     dataset: str
     groups: tuple[Group, ...]
+
+    @property
+    def name(self) -> str:
+        """What tells it from the other comparisons of a page."""
+        return f"{self.model} on {self.dataset}"
 
     @property
     def ranking(self) -> list[Group]:
@@ -106,7 +112,7 @@ def difference(group: Group, other: Group) -> Difference:
 
 
 def compared(runs: Sequence[Run]) -> list[Comparison]:
-    """The runs as comparisons, one a data set; ReLU comes first, otherwise the order is that of the runs."""
+    """The runs as comparisons, one for each network on a data set; ReLU comes first, else the order is the runs'."""
     if not runs:
         raise ValueError("a report needs at least one run")
     by_recipe: dict[Recipe, dict[str, Run]] = {}
@@ -115,13 +121,13 @@ def compared(runs: Sequence[Run]) -> list[Comparison]:
         by_recipe.setdefault(_seedless(run.recipe), {})[str(run.path.resolve())] = run
     recipes = sorted(by_recipe, key=lambda recipe: recipe.activation != "relu")
     comparisons = []
-    for dataset in dict.fromkeys(run.recipe.dataset for run in runs):
-        here = [recipe for recipe in recipes if recipe.dataset == dataset]
+    for model, dataset in dict.fromkeys((run.recipe.model, run.recipe.dataset) for run in runs):
+        here = [recipe for recipe in recipes if (recipe.model, recipe.dataset) == (model, dataset)]
         groups = [
             Group(recipe, tuple(sorted(by_recipe[recipe].values(), key=_seeds)), label, place)
             for place, (recipe, label) in enumerate(zip(here, _labels(here), strict=True))
         ]
-        comparisons.append(Comparison(dataset, tuple(groups)))
+        comparisons.append(Comparison(model, dataset, tuple(groups)))
     return comparisons
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from detrame.experiments.report import figures, wording
-from detrame.experiments.report.examples import Disagreement, disagreement, images_of
+from detrame.experiments.report.examples import Disagreement, disagreement
 from detrame.experiments.report.figures import Figure, Layer
 from detrame.experiments.report.groups import Comparison, Difference, Group, difference
 from detrame.inference import LayerCodes, layer_codes
@@ -72,4 +72,4 @@ def report_on(comparison: Comparison) -> Report:
 
 def _codes(group: Group) -> list[LayerCodes]:
     run = group.runs[0]
-    return layer_codes(run.model, images_of(run).test.images[:CODE_IMAGES])
+    return layer_codes(run.model, run.dataset().test.images[:CODE_IMAGES])

@@ -18,7 +18,7 @@ def title(comparisons: Sequence[Comparison]) -> str:
         _distinct(NAMES.get(group.recipe.activation, group.recipe.activation) for group in groups)
     )
     models = ", ".join(_distinct(group.recipe.model for group in groups))
-    return f"{activations} in {models} on {', '.join(comparison.dataset for comparison in comparisons)}"
+    return f"{activations} in {models} on {', '.join(_distinct(comparison.dataset for comparison in comparisons))}"
 
 
 def headline(comparison: Comparison) -> str:
@@ -28,7 +28,7 @@ def headline(comparison: Comparison) -> str:
     sentence = _score(first, n, unit=f"{NBSP}%")
     if rest:
         sentence += f" against {_score(rest[0], n)}"
-    sentence += f" on {comparison.dataset}"
+    sentence += f" in {comparison.name}"
     if len(rest) > 1:
         sentence += f", the best two of {len(comparison.groups)}"
     if n is not None:
@@ -117,7 +117,7 @@ def _lead(first: Group, second: Group) -> str:
 
 def _score(group: Group, n: int | None, unit: str = "") -> str:
     """Label and accuracy, with the number of seeds unless all groups have the same."""
-    return f"{group.label} {group.last.text(1)}{unit}" + (f" (n = {group.last.n})" if n is None else "")
+    return f"{group.label} {group.last.text(2)}{unit}" + (f" (n = {group.last.n})" if n is None else "")
 
 
 def _other_differences(comparison: Comparison) -> list[str]:
