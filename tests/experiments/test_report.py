@@ -19,7 +19,7 @@ from detrame.experiments.report import examples, figures, wording, write
 from detrame.experiments.report.groups import Comparison, Difference, Group, compared, difference
 from detrame.experiments.spread import Spread
 from detrame.inference import LayerCodes, layer_codes, predict
-from detrame.training import Recipe, Run, Scores
+from detrame.training import Recipe, Run, Scores, train
 from tests.experiments.conftest import RECIPE
 
 Runs = dict[str, list[Run]]
