@@ -203,7 +203,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["train", "plainnet3", "--set", "lr_milestones=50,60"], 2, "must be a list of whole numbers, as [60, 120]"),
     (["train", "plainnet3", "--seeds", "99999999999999999999999"], 2, "seed must be below 2^63"),
     (["train", "plainnet3", "--recipe", "./no.json"], 2, "there is no recipe at ./no.json"),
-    (["train", "plainnet3", "--set", "width=1e9"], 1, "there is not enough memory for this"),
+    (["train", "plainnet3", "--set", "width=1e12"], 1, "there is not enough memory for this"),
     (["compare", "--set", "activation=relu"], 2, "compare decides the activation itself"),
     (["compare", "--set", "seed=3"], 2, "compare decides the seed itself"),
     (["train", "--resume", "{here}/nowhere"], 1, "nowhere is not a folder"),

@@ -346,3 +346,22 @@ def test_an_mlp_of_the_user_s_own_needs_no_recipe() -> None:
         loss.backward()
         optimizer.step()
     assert loss.item() < first  # type: ignore[operator]
+
+
+def test_a_stop_is_said_even_after_another_run_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [
+        plan(tiny(lr=1e38), tmp_path / "nan", device="cpu").path,
+        plan(tiny(), tmp_path / "good", device="cpu").path,
+    ]
+    step = Step.__call__
+
+    def signalled(self: Step, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        if self.optimizer.param_groups[0]["lr"] < 1:
+            signal.raise_signal(signal.SIGTERM)
+        return step(self, images, labels)
+
+    monkeypatch.setattr(Step, "__call__", signalled)
+    with pytest.raises(
+        Failure, match=f"after step 1, of {paths[1]}: continue with `detrame train --resume {tmp_path}`"
+    ):
+        loop.resume_all(paths)

@@ -91,8 +91,9 @@ def resume_all(
         with _held(group), _signals_noted(deadline) as stop:
             trainings = [_Training(run, checkpoint_every, on_epoch, stop, together=len(group)) for run in group]
             failures += _side_by_side(trainings)
-        if any(isinstance(failure, Stopped) for failure in failures):
-            raise Failure(f"{failures[0]}: continue with `detrame train --resume {os.path.commonpath(paths)}`")
+        for failure in failures:
+            if isinstance(failure, Stopped):
+                raise Failure(f"{failure}: continue with `detrame train --resume {os.path.commonpath(paths)}`")
     if failures:
         raise failures[0]
     return [load(path) for path in paths]
