@@ -7,7 +7,6 @@ The two are interleaved in one run, so that whatever else the machine does falls
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from detrame import operators
 from detrame.functional import q_metric_relu
+from detrame.training.environment import commit, hardware
 
 
 class Case(NamedTuple):
@@ -121,7 +121,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    print(f"{platform.processor() or platform.machine()}, {options.threads} threads, torch {torch.__version__}")
+    print(f"{hardware('cpu')}, {options.threads} threads, torch {torch.__version__}")
     print("speed: times as fast as the literal equation; memory: share of what it keeps for backward")
     results = []
     for case in CASES:
@@ -133,7 +133,15 @@ def main() -> None:
         )
         results.append(result)
     if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+        document = {
+            "hardware": hardware("cpu"),
+            "threads": options.threads,
+            "torch": torch.__version__,
+            "commit": commit(),
+            "repeats": options.repeats,
+            "cases": results,
+        }
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

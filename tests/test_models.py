@@ -133,7 +133,9 @@ def test_only_a_mean_or_only_a_std() -> None:
 
 
 def test_mean_and_std_may_be_arrays() -> None:
-    detrame.create_model("resnet8", mean=np.full(3, 0.5), std=torch.ones(3))  # type: ignore[arg-type]
+    net = detrame.create_model("resnet8", mean=np.full(3, 0.5), std=torch.full((3,), 2.0))  # type: ignore[arg-type]
+    (layer,) = [module for module in net.modules() if isinstance(module, Normalise)]
+    assert torch.equal(layer(torch.ones(1, 3, 2, 2)), torch.full((1, 3, 2, 2), 0.25))
 
 
 def test_a_factory_of_the_user_s_own() -> None:

@@ -74,7 +74,8 @@ def test_expected_time_is_by_the_epoch() -> None:
     recipe = default_recipe("plainnet9", "cifar10", activation="relu")
     known = [result(recipe, 90.0, seconds=200.0), result(recipe.replace(epochs=100), 90.0, seconds=150.0)]
     assert expected_seconds(recipe.replace(epochs=20), known) == pytest.approx(25)
-    assert expected_seconds(recipe.replace(activation="qmetric"), known) is None
+    for other in ({"activation": "qmetric"}, {"dataset": "digits"}, {"width": 0.5}):
+        assert expected_seconds(recipe.replace(**other), known) is None
 
 
 def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:

@@ -126,13 +126,17 @@ def _folder(recipe: Recipe, runs: Path, device: str) -> Path:
 
 
 def expected_seconds(recipe: Recipe, results: Sequence[Result]) -> float | None:
-    """How long a run may take: what the same network took before, by the epoch; None if it never ran."""
+    """How long a run may take: what the same network took before on the same data, by the epoch; None if it never ran."""
     known = [
         result.scores.seconds / result.scores.together / result.recipe.epochs
         for result in results
-        if (result.recipe.model, result.recipe.activation) == (recipe.model, recipe.activation)
+        if _network(result.recipe) == _network(recipe)
     ]
     return recipe.epochs * sum(known) / len(known) if known else None
+
+
+def _network(recipe: Recipe) -> tuple[object, ...]:
+    return recipe.dataset, recipe.model, recipe.activation, recipe.iterations, recipe.width
 
 
 def accuracy_rows(results: Sequence[Result], wanted: Sequence[tuple[str, str]]) -> list[Row]:
