@@ -126,7 +126,7 @@ def _folder(recipe: Recipe, runs: Path, device: str) -> Path:
 
 
 def expected_seconds(recipe: Recipe, results: Sequence[Result]) -> float | None:
-    """How long a run may take: what the same network took before on the same data, by the epoch; None if it never ran."""
+    """How long a run may take: as the same network took on the same data, by the epoch; None if it never ran."""
     known = [
         result.scores.seconds / result.scores.together / result.recipe.epochs
         for result in results
