@@ -1,5 +1,6 @@
 """What the README shows is true: its Python runs, its commands exist, its figures are those of the stored results."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from detrame import cli
+from detrame.experiments import default_recipe
 from detrame.experiments.reproduce import Row, accuracy_rows, cells
 from detrame.experiments.results import stored
 from detrame.experiments.spread import Spread
@@ -63,3 +65,33 @@ def table_lines() -> list[str]:
 @pytest.mark.parametrize("line", table_lines())
 def test_the_table_is_that_of_the_stored_results(line: str) -> None:
     assert line in README
+
+
+def test_the_figures_of_the_demo_are_those_of_the_stored_runs() -> None:
+    for activation, name in (("relu", "ReLU"), ("qmetric", "Q-Metric")):
+        runs = [
+            result
+            for result in stored(ROOT / "results")
+            if (result.recipe.dataset, result.recipe.activation) == ("digits", activation)
+        ]
+        assert {run.recipe.seed for run in runs} == {run.recipe.split_seed for run in runs} == set(range(5))
+        assert {run.recipe.replace(seed=0, split_seed=0) for run in runs} == {
+            default_recipe("plainnet3", "digits", activation=activation)
+        }
+        figure = Spread.of([run.scores.last for run in runs]).text(2).replace("\N{NO-BREAK SPACE}", " ")
+        assert f"{name} {figure}" in " ".join(README.split())
+        assert {run.environment["commit"][:7] for run in runs} == {"d274063"}
+        assert "AMD EPYC, commit d274063" in README
+
+
+def test_the_speed_is_that_of_the_stored_benchmark() -> None:
+    benchmark = json.loads((ROOT / "results" / "q_metric_relu.json").read_text())
+    (case,) = [
+        case
+        for case in benchmark["cases"]
+        if (case["shape"], case["iterations"]) == ([32, 96, 32, 32], 3)
+        and case["backward"]
+        and not case["channels_last"]
+    ]
+    assert f"is {case['speed']:.2f} times as fast and keeps {case['memory']:.2f} of the" in README
+    assert benchmark["commit"][:7] in README
