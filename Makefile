@@ -26,7 +26,7 @@ format: $(READY)  ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)  ## q_metric_relu against the paper's equation, on this machine
-	$(BIN)/python benchmarks/q_metric_relu.py --json results/q_metric_relu.json
+	$(BIN)/python benchmarks/q_metric_relu.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
