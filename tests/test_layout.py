@@ -14,12 +14,14 @@ SOURCE = Path(detrame.__file__).parent
 LAYERS = [
     ["cli"],
     ["experiments"],
-    ["training"],
+    ["estimators"],
+    ["training", "robustness"],
     ["inference"],
     ["models", "data", "conversion", "folding"],
     ["tracing"],
-    ["activations"],
+    ["activations", "dictionary"],
     ["functional", "prox"],
+    ["kernels"],
     ["operators", "errors", "modes"],
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -13,9 +13,10 @@ from detrame.cli import data, reproduce, train
 from detrame.errors import Failure
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-for command in (train.train, train.compare, train.evaluate, train.report, reproduce.reproduce):
+for command in (train.train, train.compare, train.evaluate, train.report):
     app.command()(command)
 app.add_typer(data.app, name="data")
+app.add_typer(reproduce.app, name="reproduce")
 
 
 def version(wanted: bool) -> None:

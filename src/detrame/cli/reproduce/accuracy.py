@@ -1,4 +1,4 @@
-"""`detrame reproduce`: the paper's tables, the published figure beside ours."""
+"""`detrame reproduce accuracy`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,51 +6,38 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.show import epochs_shown, print_accuracy, print_document, print_parameters
-from detrame.errors import unknown
+from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Models, Results, Seeds, Show, names
+from detrame.cli.show import epochs_shown, print_accuracy, print_document
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.training import Recipe, Run
 
-TABLES = ("accuracy", "parameters")
 
-
-def reproduce(
-    table: Annotated[str, typer.Argument(metavar="|".join(TABLES), help="Which table.")],
-    dataset: Annotated[str | None, typer.Option(help="One data set of the table. [default: all]")] = None,
-    models: Annotated[str | None, typer.Option(metavar="NAME,NAME,...", help="Some networks. [default: all]")] = None,
-    seeds: Annotated[str, typer.Option(metavar="0,1,...", help="One run for each.")] = "0",
+def accuracy(
+    dataset: Dataset = None,
+    models: Models = None,
+    seeds: Seeds = "0",
     epochs: Annotated[
         int | None, typer.Option(help="Shorter runs than the paper's; the table leaves them out.")
     ] = None,
-    budget: Annotated[float | None, typer.Option(metavar="MINUTES", help="Stop cleanly after this time.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the missing runs and train nothing.")] = False,
-    show: Annotated[
-        bool, typer.Option("--show", help="Print the table from what is stored and train nothing.")
-    ] = False,
-    results: Annotated[Path, typer.Option(help="Where results are stored.")] = Path("results"),
+    budget: Budget = None,
+    dry_run: DryRun = False,
+    show: Show = False,
+    results: Results = Path("results"),
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Run what a table of the paper still lacks, and print the paper's figures beside ours.
+    """Train what the accuracy table still lacks, and print the paper's figures beside ours.
 
     Examples:
 
         detrame reproduce accuracy --show
 
         detrame reproduce accuracy --dataset cifar10 --models plainnet9,resnet20 --seeds 0,1,2 --budget 30
-
-        detrame reproduce parameters
     """
     from detrame.experiments import reproduce as tables
 
-    if table not in TABLES:
-        raise unknown("table", table, TABLES)
-    names = models.split(",") if models else None
-    cells = tables.cells(dataset, names)
-    if table == "parameters":
-        print_parameters(cells, as_json=as_json)
-        return
+    cells = tables.cells(dataset, names(models))
     wanted = tables.recipes(cells, numbers("--seeds", seeds), epochs=epochs)
     if dry_run:
         _list_missing(wanted, results, as_json)

@@ -1,0 +1,26 @@
+"""`detrame reproduce TABLE`: the paper's tables, the published figure beside ours. One file a table."""
+
+import typer
+from typer.core import TyperGroup
+
+from detrame.cli.reproduce import accuracy, parameters
+from detrame.errors import unknown
+
+
+class _Tables(TyperGroup):
+    """The tables as subcommands; an unknown one is met with a suggestion."""
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]):  # type: ignore[no-untyped-def,override]
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise unknown("table", args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Tables,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="The paper's tables: run what is missing, show the rest.",
+)
+for table in (accuracy.accuracy, parameters.parameters):
+    app.command()(table)

@@ -1,0 +1,15 @@
+"""`detrame reproduce parameters`."""
+
+from detrame.cli.arguments import AsJson
+from detrame.cli.reproduce.options import Dataset, Models, Show, names
+from detrame.cli.show import print_parameters
+
+
+def parameters(dataset: Dataset = None, models: Models = None, show: Show = False, as_json: AsJson = False) -> None:
+    """Count the parameters of the paper's networks, beside the few counts that it prints.
+
+    Example: detrame reproduce parameters --dataset cifar10
+    """
+    from detrame.experiments import reproduce as tables
+
+    print_parameters(tables.cells(dataset, names(models)), as_json=as_json)
