@@ -99,13 +99,9 @@ class QMetricReLU(nn.Module):
         INITIALISATIONS[self.init](self.coupling, self.gain, self.threshold)
         self.project_()
 
-    @torch.no_grad()
     def project_(self) -> None:
         """Restore the constraints in place: diag(coupling) = 0, gain in [0, 1], threshold >= 0."""
-        if self.zero_diagonal:
-            operators.diagonal(self.coupling).zero_()
-        self.gain.clamp_(0, 1)
-        self.threshold.clamp_(min=0)
+        project_(self)
 
     def forward(self, input: Tensor) -> Tensor:  # named as nn.ReLU's, whose place it takes
         """The code of `input`, of the same shape."""
@@ -151,8 +147,18 @@ def q_metric_relus(model: nn.Module) -> list[QMetricReLU]:
 
 def project_(model: nn.Module) -> None:
     """Restore the constraints of every Q-Metric ReLU inside `model`, in place; other parameters are untouched."""
-    for module in q_metric_relus(model):
-        module.project_()
+    modules = q_metric_relus(model)
+    if not modules:
+        return
+    with torch.no_grad():
+        for module in modules:
+            if module.zero_diagonal:
+                operators.diagonal(module.coupling).zero_()
+        # All layers at once: a GPU would take longer to start these than to do them.
+        gains, thresholds = [module.gain for module in modules], [module.threshold for module in modules]
+        torch._foreach_clamp_min_(gains, 0)
+        torch._foreach_clamp_max_(gains, 1)
+        torch._foreach_clamp_min_(thresholds, 0)
 
 
 def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
