@@ -1,6 +1,6 @@
 """Batch normalisation and the Q-Metric ReLU after it, as one function with a hand-written backward.
 
-With ``N = W - diag(h)`` and ``raw = N Z`` the iteration is ``U_1 = relu(-raw - b)``, ``U_{t+1} = relu(W U_t - raw - b)``.
+With ``N = W - diag(h)`` and ``raw = N Z``: ``U_1 = relu(-raw - b)``, ``U_{t+1} = relu(W U_t - raw - b)``.
 Kept for backward are Z and the codes, the T inputs of the convolutions in one stack. With e_t the gradient behind the
 ReLU of step t, ``e_t = (W' e_{t+1}) [U_t > 0]``, all T weight gradients are one convolution over that stack and the
 stack of ``E_0 = -(e_1 + ... + e_T), e_2, ..., e_T``; the gradient of Z is ``N' E_0``, that of b is ``sum E_0`` and that
