@@ -52,9 +52,9 @@ def bench(
 
         detrame bench seeds --device cuda
     """
-    from detrame.experiments.bench import Steps, networks, setting
+    from detrame.experiments.bench import Steps, networks, setting_on
 
-    where = setting(device, batch=batch, dataset=dataset, quick=quick)
+    where = setting_on(device, batch=batch, dataset=dataset, quick=quick)
     measured = measure_told(what, networks(what, where, names(models)), where, None if quick else results)
     if as_json:
         print_document([asdict(one) for one in measured])

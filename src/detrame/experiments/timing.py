@@ -50,20 +50,19 @@ class Row:
     train_basis: str | None = None
 
 
-def rows(results: Path, *, hardware: str | None = None) -> list[Row]:
-    """The table from what is stored below `results`, for some hardware or else for the best that was measured.
+def rows(results: Path, models: Sequence[str] | None = None, *, hardware: str | None = None) -> list[Row]:
+    """The table from what is stored below `results`, for some networks and hardware, or all on the best measured.
 
-    That is a GPU before a CPU, the paper's batch before another, then the one with the most networks.
+    The best is a GPU before a CPU, the paper's batch before another, then the one with the most networks.
     """
+    wanted = paper.timed(models)
     kept = [steps for folder in store.folders(results) if (steps := store.read_steps(folder))]
     if hardware is not None:
         kept = [steps for steps in kept if steps[0].environment["hardware"] == hardware]
     measured = {steps.model: steps for steps in max(kept, key=_worth, default=[])}
     runs = stored(results)
     return [
-        _row(model, activation, measured.get(model), runs)
-        for model in paper.tables()["time"]
-        for activation in ("relu", "qmetric")
+        _row(model, activation, measured.get(model), runs) for model in wanted for activation in ("relu", "qmetric")
     ]
 
 

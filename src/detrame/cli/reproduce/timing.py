@@ -26,14 +26,13 @@ def timing(
     from detrame.experiments import bench
     from detrame.experiments.timing import rows
 
-    hardware = None
+    wanted, hardware = names(models), None
     if not show:
-        where = bench.setting(device)
-        left = bench.missing(bench.networks("steps", where, names(models)), where, results)
+        where = bench.setting_on(device)
+        left = bench.missing(bench.networks("steps", where, wanted), where, results)
         measure_told("steps", left, where, results)
         hardware = where.hardware
-    wanted = names(models)
-    table = [row for row in rows(results, hardware=hardware) if wanted is None or row.model in wanted]
+    table = rows(results, wanted, hardware=hardware)
     if as_json:
         print_document([vars(row) for row in table])
     else:

@@ -9,10 +9,10 @@ from detrame.experiments import paper
 from detrame.experiments.bench import store
 from detrame.experiments.bench.accuracy import Accuracy, measure_accuracy
 from detrame.experiments.bench.epochs import Epochs, Seeds, measure_epochs, measure_seeds
-from detrame.experiments.bench.setting import Setting, setting
+from detrame.experiments.bench.setting import Setting, setting_on
 from detrame.experiments.bench.steps import Steps, measure_steps
 
-__all__ = ["MEASUREMENTS", "Measured", "Setting", "Steps", "measure", "missing", "networks", "setting"]
+__all__ = ["MEASUREMENTS", "Measured", "Setting", "Steps", "measure", "missing", "networks", "setting_on"]
 
 Measured = Steps | Epochs | Seeds | Accuracy
 SMALL = ("resnet8", "resnet20")  # what a CPU does unless told otherwise
@@ -37,11 +37,7 @@ def networks(what: str, where: Setting, models: Sequence[str] | None = None) -> 
     """The networks to measure: those named, or those that the measurement is about, small ones alone on a CPU."""
     if what not in MEASUREMENTS:
         raise unknown("measurement", what, MEASUREMENTS)
-    table = list(paper.tables()["time"])
-    for model in models or []:
-        if model not in table:
-            raise unknown("model of the paper", model, table)
-    return list(models or (MEASUREMENTS[what].models or table if where.on_gpu else SMALL))
+    return paper.timed(models or (MEASUREMENTS[what].models if where.on_gpu else SMALL))
 
 
 def measure(what: str, models: Sequence[str], where: Setting, results: Path | None) -> Iterator[Measured]:

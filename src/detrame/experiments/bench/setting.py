@@ -83,7 +83,7 @@ class Setting:
         return default_recipe(model, self.dataset_name, activation=activation, batch_size=self.batch, **changes)
 
 
-def setting(
+def setting_on(
     device: str = "auto", *, batch: int | None = None, dataset: str | None = None, quick: bool = False
 ) -> Setting:
     """The paper's batch and CIFAR-10 on a GPU, small cases on a CPU, unless said otherwise."""

@@ -124,7 +124,7 @@ def ready(
 ) -> tuple[nn.Module, Action]:
     """A fresh network of the recipe, and what takes one step of it on a batch of `size` that is there already.
 
-    On a GPU that is the replay of the captured step; either way the coupling has left zero after the first.
+    On a GPU that is the replay of the captured step. The first is taken already, so that no coupling is zero any more.
     """
     torch.manual_seed(recipe.seed)
     model = recipe.build(dataset).to(device)
@@ -136,6 +136,13 @@ def ready(
     step.set_lr(recipe.lr)
     batch = dataset.train[:size].to(device)
     images, labels = batch.images.float() / 255, batch.labels
-    if device.type == "cuda":
-        return model, step.graph(images, labels).replay
-    return model, lambda: step(images, labels)
+
+    def take() -> None:
+        # Through the step, which owns what a captured graph works on: it must live as long as the graph is replayed.
+        if device.type == "cuda":
+            step.graph(images, labels).replay()
+        else:
+            step(images, labels)
+
+    take()
+    return model, take
