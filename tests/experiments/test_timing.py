@@ -106,15 +106,19 @@ def test_show_prints_what_is_stored(
 
 def test_what_is_missing_here_is_measured_once(small: Setting, capsys: pytest.CaptureFixture[str]) -> None:
     keep(Path("results"), measured())  # elsewhere
-    arguments = ["reproduce", "timing", "--models", "resnet8", "--device", "cpu", "--json"]
+    arguments = ["reproduce", "timing", "--models", "resnet8", "--device", "cpu"]
     assert cli.run(arguments) == 0
     captured = capsys.readouterr()
-    assert {row["hardware"] for row in json.loads(captured.out)} == {small.hardware}
+    assert f"ours: {small.hardware}, batch 32" in captured.out
     assert "s  resnet8: ReLU" in captured.err
     assert cli.run(arguments) == 0
     again = capsys.readouterr()
     assert again.out == captured.out
-    assert "s  resnet8: ReLU" not in again.err
+    assert again.err.endswith("nothing is missing\n")
+    assert cli.run([*arguments, "--json"]) == 0
+    quiet = capsys.readouterr()
+    assert {row["hardware"] for row in json.loads(quiet.out)} == {small.hardware}
+    assert quiet.err == ""
 
 
 def test_an_unknown_network(small: Setting, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from detrame.cli.show import print_document, print_steps
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.bench import Measured, Setting
 
-Batch = Annotated[int | None, typer.Option(help="Images a step. [default: 128 on a GPU, 8 on a CPU]")]
+Batch = Annotated[int | None, typer.Option(help="Images a step. [default: 128 on a GPU, 32 on a CPU]")]
 
 
 def bench(
@@ -55,22 +55,28 @@ def bench(
     from detrame.experiments.bench import Steps, networks, setting_on
 
     where = setting_on(device, batch=batch, dataset=dataset, quick=quick)
-    measured = measure_told(what, networks(what, where, names(models)), where, None if quick else results)
+    chosen = networks(what, where, names(models))
+    measured = measure_told(what, chosen, where, None if quick else results, quiet=as_json)
     if as_json:
         print_document([asdict(one) for one in measured])
     elif steps := [one for one in measured if isinstance(one, Steps)]:
         print_steps(steps)
 
 
-def measure_told(what: str, models: Sequence[str], where: "Setting", results: Path | None) -> "list[Measured]":
-    """Measure, and tell on stderr how it goes."""
+def measure_told(
+    what: str, models: Sequence[str], where: "Setting", results: Path | None, *, quiet: bool
+) -> "list[Measured]":
+    """Measure networks, and tell on stderr how it goes, unless that is to be quiet."""
     from detrame.experiments.bench import measure
 
+    def tell(line: str) -> None:
+        if not quiet:
+            print(line, file=sys.stderr, flush=True)
+
     start = time.monotonic()
-    print(f"{what} on {where.hardware}, batch {where.batch}: {', '.join(models)}", file=sys.stderr, flush=True)
+    tell(f"{what} on {where.hardware}, batch {where.batch}: {', '.join(models) or 'nothing is missing'}")
     done = []
     for one in measure(what, models, where, results):
-        elapsed = time.monotonic() - start
-        print(f"{elapsed:6.1f} s  {one.model}: {one.line()}", file=sys.stderr, flush=True)
+        tell(f"{time.monotonic() - start:6.1f} s  {one.model}: {one.line()}")
         done.append(one)
     return done

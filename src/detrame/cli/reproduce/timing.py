@@ -30,7 +30,7 @@ def timing(
     if not show:
         where = bench.setting_on(device)
         left = bench.missing(bench.networks("steps", where, wanted), where, results)
-        measure_told("steps", left, where, results)
+        measure_told("steps", left, where, results, quiet=as_json)
         hardware = where.hardware
     table = rows(results, wanted, hardware=hardware)
     if as_json:

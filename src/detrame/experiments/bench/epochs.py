@@ -87,7 +87,7 @@ class SeedFigures:
         seeds: how many were trained at once.
         alone_s: an epoch of one, alone on the device; evaluation is included, and a share of the last checkpoint.
         together_s: an epoch of all at once.
-        share: together_s / (seeds x alone_s): of the time that they take one after another.
+        share: together_s / (seeds x alone_s): of the time that they take one after another, alone each.
         images_per_s: of all seeds together.
         research_images_per_s: of research code, which trains one at a time.
         research_speedup: times its throughput.

@@ -15,7 +15,7 @@ from detrame.experiments.recipes import default_recipe
 from detrame.training import Recipe, pick_device
 from detrame.training.environment import hardware
 
-PAPER_BATCH, CPU_BATCH = 128, 8
+PAPER_BATCH, CPU_BATCH = 128, 32
 ON_GPU = Effort(groups=7, group_s=0.08, research_s=1.5, images=50_000, test_images=10_000)
 ON_CPU = Effort(groups=5, group_s=0.2, research_s=1.0, images=2_000, test_images=200)
 QUICK = Effort(groups=3, group_s=0.02, research_s=0.2, images=2_000, test_images=100)
