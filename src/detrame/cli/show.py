@@ -100,15 +100,12 @@ def print_steps(networks: "Sequence[Steps]") -> None:
         "Q/ReLU\nours",
         "Q/ReLU\nplain",
         "Q/ReLU\npaper",
-        "Q/ReLU\noperations",
+        "Q/ReLU\nops",
     ):
         table.add_column(heading, justify="right")
     for one in networks:
         ratios = [one.ratio, one.plain_ratio, one.paper_ratio, one.operations_ratio]
-        for name, figures, told in (
-            ("relu", one.relu, []),
-            (f"qmetric T={one.qmetric.iterations}", one.qmetric, ratios),
-        ):
+        for name, figures, told in (("relu", one.relu, []), ("qmetric", one.qmetric, ratios)):
             table.add_row(
                 f"{one.model} {name}",
                 f"{figures.step_ms:.3f}",
