@@ -155,7 +155,8 @@ def project_(model: nn.Module) -> None:
             if module.zero_diagonal:
                 operators.diagonal(module.coupling).zero_()
         # All layers at once: a GPU would take longer to start these than to do them.
-        gains, thresholds = [module.gain for module in modules], [module.threshold for module in modules]
+        gains: list[Tensor] = [module.gain for module in modules]
+        thresholds: list[Tensor] = [module.threshold for module in modules]
         torch._foreach_clamp_min_(gains, 0)
         torch._foreach_clamp_max_(gains, 1)
         torch._foreach_clamp_min_(thresholds, 0)

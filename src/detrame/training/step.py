@@ -124,12 +124,12 @@ class _Graph:
         with torch.cuda.graph(self._graph):
             self._loss, self._right = step(self._images, self._labels)
 
+    def replay(self) -> None:
+        """Take the step again on the batch that is there."""
+        self._graph.replay()
+
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self._images.copy_(images)
         self._labels.copy_(labels)
         self.replay()
         return self._loss.clone(), self._right.clone()
-
-    def replay(self) -> None:
-        """Take a step on the batch that was copied last."""
-        self._graph.replay()

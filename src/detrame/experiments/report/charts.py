@@ -13,11 +13,12 @@ from markupsafe import Markup
 
 from detrame.experiments.report.svg import Scale, bounds, decades, linear, number, standalone, tag, ticks
 
-__all__ = ["Series", "bar_chart", "frame", "histogram", "line_chart", "standalone"]
+__all__ = ["Series", "bar_chart", "dot_chart", "frame", "histogram", "line_chart", "standalone"]
 
 WIDTH, PLOT_HEIGHT = 400, 180
 SMALL_WIDTH, SMALL_HEIGHT = 276, 226  # four in a row
 LEFT, RIGHT, BOTTOM = 46, 12, 44
+ROW = 22  # of a chart with a name a row
 LINE, CHARACTER = 20, 7.2  # the height of a line of text, and a wide guess at the width of a character
 DASHES = ("none", "7 4", "2 3", "9 3 2 3")
 CORNERS = (  # of the markers after the circle: square, diamond, triangle
@@ -150,6 +151,29 @@ def histogram(
     return frame(title, *axes, *bars, width=SMALL_WIDTH, height=SMALL_HEIGHT)
 
 
+def dot_chart(
+    names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], *, title: str, x_label: str
+) -> Markup:
+    """One row a name, one marker a series in it, on a logarithmic axis of positive values."""
+    rows, legend = _legend([name for name, _ in series], _marker_sample)
+    low, high = _decade_bounds([value for _, values in series for value in values])
+    left = 10 + CHARACTER * max(map(len, names), default=0)
+    top = 10.0 + LINE * (rows + 1)
+    bottom = top + ROW * len(names)
+    straight = linear(math.log10(low), math.log10(high), left, WIDTH - RIGHT)
+    parts = [tag("text", name, class_="tick", x=0, y=top + ROW * (i + 0.5) + 4) for i, name in enumerate(names)]
+    for tick in _log_ticks(low, high):
+        x = straight(math.log10(tick))
+        parts.append(tag("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom))
+        parts.append(tag("text", number(tick), class_="tick middle", x=x, y=bottom + 17))
+    for place, (what, values) in enumerate(series):
+        for i, (name, value) in enumerate(zip(names, values, strict=True)):
+            told = tag("title", f"{name}, {what}: {value:.3g}")
+            parts.append(tag("g", told, _marker(place, straight(math.log10(value)), top + ROW * (i + 0.5))))
+    parts.append(tag("text", x_label, class_="label end", x=WIDTH - RIGHT, y=bottom + 36))
+    return frame(title, legend, *parts, height=bottom + BOTTOM)
+
+
 def frame(title: str, *children: object, height: float, width: float = WIDTH) -> Markup:
     """The SVG element around a chart, named for those who do not see it."""
     return tag(
@@ -277,6 +301,10 @@ def _line_sample(place: int, x: float, y: float) -> Markup:
     return _stroke(place, _path([(x, y), (x + 29, y)])) + _marker(place, x + 14.5, y)
 
 
+def _marker_sample(place: int, x: float, y: float) -> Markup:
+    return _marker(place, x + 25, y)
+
+
 def _bar_sample(place: int, x: float, y: float) -> Markup:
     return tag("rect", class_=f"bar {_filling(place)}", x=x + 12, y=y - 6, width=15, height=12)
 
@@ -287,6 +315,13 @@ def _colour(place: int) -> str:
 
 def _filling(place: int) -> str:
     return f"{_colour(place)}{' hollow' * (place % 2 == 0)}"
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten in [low, high], or the powers alone where that would be many."""
+    powers = decades(low, high)
+    factors = (1, 2, 5) if len(powers) < 4 else (1,)
+    return [power * factor for power in powers for factor in factors if power * factor <= high]
 
 
 def _decade_bounds(values: Sequence[float]) -> tuple[float, float]:
