@@ -3,6 +3,7 @@
 import copy
 import math
 from dataclasses import dataclass
+from typing import overload
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,14 @@ from detrame.errors import check_count
 from detrame.prox import convergence, dual_frame, extreme_eigenvalues, metric, recover, reparametrise, shift
 
 _WORTH = 2  # times as many iterations the paper's own form may take before the preconditioned form is preferred
+
+
+@overload
+def from_dictionary(
+    model: DictionaryLayer, *, iterations: int | None = ..., tolerance: float | None = ...
+) -> nn.Sequential: ...
+@overload
+def from_dictionary(model: nn.Module, *, iterations: int | None = ..., tolerance: float | None = ...) -> nn.Module: ...
 
 
 @torch.no_grad()
@@ -172,22 +181,22 @@ def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU
         raise ValueError(
             "with gain 1 and threshold 0 in every channel the layer is a ReLU: it determines no dictionary"
         )
-    rows = operators.ungroup(found.metric)[found.determined].flatten(2)
-    centre = rows[..., rows.shape[2] // 2] if rows.ndim > 2 else rows
+    rows = operators.ungroup(found.metric)[found.determined]
+    taps = rows.reshape(*rows.shape[:2], -1)
+    middle = taps.shape[2] // 2
+    centre, known = taps[..., middle], taps[:, found.determined]
     columns = centre @ transform.weight.flatten(1).double()
     gram, sparsity = columns @ columns.mT, found.sparsity[found.determined]
-    factor, damping = _fit(centre[:, found.determined], gram)
+    factor, damping = _fit(known[..., middle], gram)
+    fitted = torch.zeros_like(known)
+    fitted[..., middle] = factor * gram + damping * torch.eye(len(gram)).to(gram)
+    distance = (known - fitted).norm() / known.norm()
     layer = _dictionary_layer(
         transform, factor * columns, factor * sparsity.mean().item(), factor * (damping + found.ridge)
     )
     layer.shift.copy_(factor * (sparsity - sparsity.mean()))
     if transform.bias is not None:
         layer.shift.sub_(factor * (centre @ transform.bias.double()))
-    known = rows[:, found.determined]
-    nearest = operators.add_diagonal(factor * gram, gram.new_full((len(gram),), damping))
-    # The squares outside the centre, and the distance at the centre.
-    away = known.square().sum() - centre[:, found.determined].square().sum()
-    distance = (away + (centre[:, found.determined] - nearest).square().sum()).sqrt() / known.norm()
     return NearestDictionary(layer, found.determined, distance.item(), found.asymmetry)
 
 

@@ -47,9 +47,8 @@ class DictionaryLayer(nn.Module):
         super().__init__()
         _check_problem(dictionary.numel() // atoms, atoms, sparsity, damping, learned)
         self.dictionary = nn.Parameter(dictionary)
-        starts = {"sparsity": torch.tensor(sparsity), "damping": torch.tensor(damping), "shift": torch.zeros(atoms)}
-        for name, start in starts.items():
-            value = start.to(dictionary)
+        for name, start in (("sparsity", sparsity), ("damping", damping), ("shift", [0.0] * atoms)):
+            value = torch.tensor(start, device=dictionary.device, dtype=dictionary.dtype)
             if name in learned:
                 self.register_parameter(name, nn.Parameter(value))
             else:
