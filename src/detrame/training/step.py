@@ -1,8 +1,9 @@
 """One optimisation step: forward, backward, SGD and the projections; on a GPU, captured once and replayed.
 
 Eager and captured are one code path with one meaning: what is captured is the eager step. A network with a module
-whose work depends on the data (``capturable = False``: a dictionary layer) stays eager. On a GPU a captured step's forward and
-backward passes are fused where the network allows it (`detrame.training.fusion`); `fused=False` is the plain path.
+whose work depends on the data (``capturable = False``: a dictionary layer) stays eager. On a GPU a captured step's
+forward and backward passes are fused where the network allows it (`detrame.training.fusion`); `fused=False` is the
+plain path.
 """
 
 from collections.abc import Callable
