@@ -93,7 +93,8 @@ class DictionaryLayer(nn.Module):
 
     def _code(self, correlation: Tensor) -> Tensor:
         """The codes ``(..., k)`` of inputs whose correlations with the atoms, D'x, are ``(..., k)``."""
-        gram = self.matrix.mT @ self.matrix
+        matrix = self.matrix.double()  # it is small, and its rounding errors would grow with its condition
+        gram = matrix.mT @ matrix
         hessian = gram + self.damping * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
         return nonnegative_minimiser(hessian, correlation - self.shift - self.sparsity)
 
