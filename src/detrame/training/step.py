@@ -1,7 +1,9 @@
 """One optimisation step: forward, backward, SGD and the projections; on a GPU, captured once and replayed.
 
-Eager and captured are one code path with one meaning: what is captured is the eager step. On a GPU its forward and
-backward passes are fused where the network allows it (`detrame.training.fusion`); `fused=False` is the plain path.
+Eager and captured are one code path with one meaning: what is captured is the eager step. A network with a module
+whose work depends on the data (``capturable = False``: a dictionary layer) stays eager. On a GPU a captured step's
+forward and backward passes are fused where the network allows it (`detrame.training.fusion`); `fused=False` is the
+plain path.
 """
 
 from collections.abc import Callable
@@ -43,7 +45,9 @@ class Step:
             fused=on_gpu or None,
         )
         project_after(self.optimizer, model)
-        self._forward = _fused(model) if fused and on_gpu else model
+        # A module whose work depends on the data (a dictionary layer) says that it cannot be captured.
+        self._capture = on_gpu and all(getattr(module, "capturable", True) for module in model.modules())
+        self._forward = _fused(model) if fused and self._capture else model
         self._graphs: dict[int, _Graph] = {}
 
     def set_lr(self, lr: float) -> None:
@@ -55,7 +59,7 @@ class Step:
 
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Step on images ``(B, C, H, W)`` in [0, 1] with labels ``(B,)``."""
-        if self.device.type != "cuda":
+        if not self._capture:
             return self._eager(images, labels)
         return self.graph(images, labels)(images, labels)
 
