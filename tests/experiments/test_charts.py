@@ -100,7 +100,7 @@ def bars(*series: tuple[str, list[float]], categories: int = 2) -> ElementTree.E
 def test_bars_are_as_high_as_their_values() -> None:
     root = bars(("a", [50.0, 100.0]), ("b", [0.0]))
     heights = [float(e.get("height") or 0) for e in root.iter(f"{SVG}rect") if e.find(f"{SVG}title") is not None]
-    assert heights == pytest.approx([charts.PLOT_HEIGHT / 2, charts.PLOT_HEIGHT, 0])
+    assert heights == pytest.approx([charts.NORMAL.plot_height / 2, charts.NORMAL.plot_height, 0])
     assert texts(root, "value") == ["50", "100", "0"]
 
 
