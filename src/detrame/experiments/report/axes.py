@@ -37,31 +37,31 @@ def powers(label: str, values: Sequence[float]) -> Axis:
     positive = [max(value, TINY) for value in values if value > 0 and math.isfinite(value)] or [1.0]
     first, last = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
     low, high = 10.0 ** (first - (first == last)), 10.0**last
-    return Axis(label, _logarithmic(low, high), decades(low, high))
+    inside = _logarithmic(low, high)
+    return Axis(label, lambda value: inside(max(value, low)), decades(low, high))
 
 
 def millions(label: str, values: Sequence[float]) -> Axis:
     """Logarithmic, for large counts, which are written in millions."""
-    low, high = (10**exponent for exponent in bounds([math.log10(value) for value in values]))
+    at = _logarithmic(*(10**exponent for exponent in bounds([math.log10(value) for value in values])))
     steps = [factor * 10.0**power for power in range(2, 10) for factor in (1, 2, 5)]
-    return Axis(label, _logarithmic(low, high), _inside(steps, _logarithmic(low, high)), lambda n: f"{n / 1e6:g}M")
+    return Axis(label, at, _inside(steps, at), lambda count: f"{count / 1e6:g}M")
 
 
 def accuracies(label: str, values: Sequence[float]) -> Axis:
     """Logarithmic in the error: from 90 to 95 percent is as far as from 80 to 90, since either halves the errors."""
-    errors = [math.log10(max(100 - value, TINY)) for value in values]
-    low, high = (10**exponent for exponent in bounds(errors))
+    low, high = (10**exponent for exponent in bounds([math.log10(max(100 - value, TINY)) for value in values]))
     falling = _logarithmic(high, low)
 
     def at(value: float) -> float:
-        return falling(100 - value)
+        return falling(max(100 - value, TINY))
 
     return Axis(label, at, _inside([100 - error for error in ERRORS], at))
 
 
 def _logarithmic(low: float, high: float) -> Scale:
     straight = linear(math.log10(low), math.log10(high), 0, 1)
-    return lambda value: straight(math.log10(max(value, min(low, high))))
+    return lambda value: straight(math.log10(value))
 
 
 def _inside(values: Sequence[float], at: Scale) -> list[float]:

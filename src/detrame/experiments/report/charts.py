@@ -63,6 +63,15 @@ class Series:
     high: Sequence[float] = ()
     look: Look | None = None
 
+    @classmethod
+    def over_seeds(cls, name: str, histories: Sequence[Sequence[float]], look: Look | None = None) -> "Series":
+        """Epoch by epoch the mean of some histories of one length, with a band from the lowest to the highest."""
+        columns = list(zip(*histories, strict=True))
+        x, mean = range(1, len(columns) + 1), [sum(column) / len(column) for column in columns]
+        if len(histories) == 1:
+            return cls(name, x, mean, look=look)
+        return cls(name, x, mean, [min(column) for column in columns], [max(column) for column in columns], look)
+
 
 class Plot(NamedTuple):
     """Where the data go: the scales, the top and bottom they map to, and the right end of the axes."""

@@ -155,12 +155,7 @@ def _strongest(module: QMetricReLU, norms: Tensor) -> Tensor:
 
 
 def _accuracy_series(group: Group) -> Series:
-    histories = [[epoch.test_accuracy for epoch in run.history] for run in group.runs]
-    columns = list(zip(*histories, strict=True))
-    x, mean = range(1, len(columns) + 1), [sum(column) / len(column) for column in columns]
-    if len(group.runs) == 1:
-        return Series(group.label, x, mean)
-    return Series(group.label, x, mean, [min(column) for column in columns], [max(column) for column in columns])
+    return Series.over_seeds(group.label, [[epoch.test_accuracy for epoch in run.history] for run in group.runs])
 
 
 def _accuracy(comparison: Comparison, series: list[Series], name: str, title: str, caption: str) -> Figure:
