@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detrame.experiments.report import charts, pictures, svg
-from detrame.experiments.report.charts import Series, bar_chart, histogram, line_chart
+from detrame.experiments.report.charts import Series, bar_chart, dot_chart, histogram, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -207,3 +207,20 @@ def test_every_colour_of_text_can_be_read_in_both_modes() -> None:
         for name in ("ink", "muted", *[f"s{i}" for i in range(charts.COLOURS)]):
             for ground in ("paper", "card"):
                 assert contrast(colours[name], colours[ground]) >= 4.5, f"{name} on {ground}"
+
+
+def test_dots_lie_where_their_values_are_on_a_logarithmic_axis() -> None:
+    series = [("ours", [1.0, 10.0]), ("paper", [10**0.5, 1.0])]
+    root = parsed(dot_chart(["resnet8", "a & b"], series, title="t", x_label="ratio"))
+    told = {group[0].text: group[1] for group in root.iter(f"{SVG}g")}
+    left, right = (
+        float(told[f"{name}, ours: {value}"].get("cx", "nan")) for name, value in (("resnet8", 1), ("a & b", 10))
+    )
+    middle = [float(x) for x in re.findall(r"[ML]([\d.]+) ", told["resnet8, paper: 3.16"].get("d", ""))]
+    assert sum(middle) / len(middle) == pytest.approx((left + right) / 2, abs=0.1)
+    assert left < right
+    assert texts(root, "name") == ["ours", "paper"]
+    assert texts(root, "tick") == ["resnet8", "a & b", "1", "2", "5", "10"]
+    many = parsed(dot_chart(["x"], [("y", [0.02]), ("z", [3000.0])], title="t", x_label="ms"))
+    assert texts(many, "middle") == ["0.01", "1", "100", "10000"]
+    assert parsed(dot_chart([], [], title="t", x_label="ms")) is not None

@@ -22,9 +22,12 @@ class Step:
     Args:
         model: on its device; in training mode from the first step on.
         momentum, nesterov, weight_decay: of SGD; gain and threshold are not decayed.
+        fused: whether a GPU may take the fused kernels; without, it captures the plain path.
     """
 
-    def __init__(self, model: nn.Module, *, momentum: float, nesterov: bool, weight_decay: float) -> None:
+    def __init__(
+        self, model: nn.Module, *, momentum: float, nesterov: bool, weight_decay: float, fused: bool = True
+    ) -> None:
         self.model = model
         self.device = next(model.parameters()).device
         on_gpu = self.device.type == "cuda"
@@ -51,10 +54,14 @@ class Step:
         """Step on images ``(B, C, H, W)`` in [0, 1] with labels ``(B,)``."""
         if self.device.type != "cuda":
             return self._eager(images, labels)
+        return self.graph(images, labels)(images, labels)
+
+    def graph(self, images: Tensor, labels: Tensor) -> "_Graph":
+        """The step captured for batches of this size, on a GPU; its `replay` takes the last batch again."""
         size = len(labels)
         if size not in self._graphs:  # an epoch has two sizes: full batches, and the last
             self._graphs[size] = _Graph(self._eager, images, labels, self._state())
-        return self._graphs[size](images, labels)
+        return self._graphs[size]
 
     def _eager(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self.model.train()
@@ -105,8 +112,12 @@ class _Graph:
         with torch.cuda.graph(self._graph):
             self._loss, self._right = step(self._images, self._labels)
 
+    def replay(self) -> None:
+        """Take the step again on the batch that is there."""
+        self._graph.replay()
+
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self._images.copy_(images)
         self._labels.copy_(labels)
-        self._graph.replay()
+        self.replay()
         return self._loss.clone(), self._right.clone()

@@ -7,7 +7,38 @@ from typing import NamedTuple
 from detrame.experiments.report.svg import Scale, bounds, decades, linear, number, ticks
 
 TINY = 1e-9  # a logarithmic axis ends here
-ERRORS = (100, 90, 80, 70, 60, 50, 40, 30, 20, 15, 10, 8, 6, 5, 4, 3, 2.5, 2, 1.5, 1, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
+ERRORS = (
+    100,
+    90,
+    80,
+    70,
+    60,
+    50,
+    40,
+    35,
+    30,
+    25,
+    20,
+    15,
+    10,
+    8,
+    6,
+    5,
+    4,
+    3,
+    2.5,
+    2,
+    1.5,
+    1,
+    0.8,
+    0.6,
+    0.5,
+    0.4,
+    0.3,
+    0.2,
+    0.1,
+)
+FEW = 4  # powers of ten, between which there is room for more ticks
 CLOSEST = 0.1  # of the axis: the least distance between two ticks
 
 
@@ -32,13 +63,18 @@ def whole(label: str, values: Sequence[float]) -> Axis:
     return Axis(label, linear(low, high, 0, 1), ticks(low, high, whole=True))
 
 
-def powers(label: str, values: Sequence[float]) -> Axis:
-    """Logarithmic, between the powers of ten around the positive values, at least one decade apart."""
+def powers(label: str, values: Sequence[float], *, finer: bool = False) -> Axis:
+    """Logarithmic, between the powers of ten around the positive values, at least one decade apart.
+
+    `finer` writes 2 and 5 times the powers too, unless there are many.
+    """
     positive = [max(value, TINY) for value in values if value > 0 and math.isfinite(value)] or [1.0]
     first, last = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
     low, high = 10.0 ** (first - (first == last)), 10.0**last
-    inside = _logarithmic(low, high)
-    return Axis(label, lambda value: inside(max(value, low)), decades(low, high))
+    at, written = _logarithmic(low, high), decades(low, high)
+    if finer and len(written) < FEW:
+        written = [power * factor for power in written for factor in (1, 2, 5) if power * factor <= high]
+    return Axis(label, lambda value: at(max(value, low)), written)
 
 
 def millions(label: str, values: Sequence[float]) -> Axis:

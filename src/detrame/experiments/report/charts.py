@@ -14,9 +14,21 @@ from markupsafe import Markup
 from detrame.experiments.report.axes import Axis, powers, straight, whole
 from detrame.experiments.report.svg import Scale, linear, number, standalone, tag, ticks
 
-__all__ = ["SMALL", "Look", "Series", "bar_chart", "curves", "frame", "histogram", "line_chart", "standalone"]
+__all__ = [
+    "SMALL",
+    "Look",
+    "Series",
+    "bar_chart",
+    "curves",
+    "dot_chart",
+    "frame",
+    "histogram",
+    "line_chart",
+    "standalone",
+]
 
 LEFT, RIGHT, BOTTOM = 46, 12, 44
+ROW = 22  # of a chart with a name a row
 LINE, CHARACTER = 20, 7.2  # the height of a line of text, and a wide guess at the width of a character
 DASHES = ("none", "7 4", "2 3", "9 3 2 3")
 CORNERS = (  # of the markers after the circle: square, diamond, triangle
@@ -195,6 +207,30 @@ def histogram(
     return frame(title, *axes, *bars, width=SMALL.width, height=SMALL.height)
 
 
+def dot_chart(
+    names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], *, title: str, x_label: str
+) -> Markup:
+    """One row a name, one marker a series in it, on a logarithmic axis of positive values."""
+    looks = [Look(place, place) for place in range(len(series))]
+    rows, legend = _legend([name for name, _ in series], looks, _marker_sample, NORMAL.width)
+    axis = powers(x_label, [value for _, values in series for value in values], finer=True)
+    left, right = 10 + CHARACTER * max(map(len, names), default=0), NORMAL.width - RIGHT
+    top = 10.0 + LINE * (rows + 1)
+    bottom = top + ROW * len(names)
+    across = linear(0, 1, left, right)
+    parts = [tag("text", name, class_="tick", x=0, y=top + ROW * (i + 0.5) + 4) for i, name in enumerate(names)]
+    for tick in axis.ticks:
+        x = across(axis.at(tick))
+        parts.append(tag("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom))
+        parts.append(tag("text", axis.text(tick), class_="tick middle", x=x, y=bottom + 17))
+    for look, (what, values) in zip(looks, series, strict=True):
+        for i, (name, value) in enumerate(zip(names, values, strict=True)):
+            told = tag("title", f"{name}, {what}: {value:.3g}")
+            parts.append(tag("g", told, _marker(look, across(axis.at(value)), top + ROW * (i + 0.5))))
+    parts.append(tag("text", axis.label, class_="label end", x=right, y=bottom + 36))
+    return frame(title, legend, *parts, height=bottom + BOTTOM)
+
+
 def frame(title: str, *children: object, height: float, width: float = NORMAL.width) -> Markup:
     """The SVG element around a chart, named for those who do not see it."""
     return tag(
@@ -324,6 +360,10 @@ def _legend(
 
 def _line_sample(look: Look, x: float, y: float) -> Markup:
     return _stroke(look, _path([(x, y), (x + 29, y)])) + _marker(look, x + 14.5, y)
+
+
+def _marker_sample(look: Look, x: float, y: float) -> Markup:
+    return _marker(look, x + 25, y)
 
 
 def _bar_sample(look: Look, x: float, y: float) -> Markup:
