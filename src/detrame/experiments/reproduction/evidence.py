@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from detrame.experiments import paper
+from detrame.experiments import paper, timing
 from detrame.experiments.controls import Control, control_rows
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.reproduce import Row, accuracy_rows, by_recipe, cells, parameter_rows
@@ -65,20 +65,20 @@ class Evidence:
         results: every finished run.
         rows: the cells of the accuracy table, run or not, by (model, data set, activation).
         controls: the networks of matched cost.
-        timing: one record a network and activation, as `detrame reproduce timing` stores them.
+        timing: the time table, measured or not.
     """
 
     results: Sequence[Result]
     rows: dict[tuple[str, str, str], Row]
     controls: Sequence[Control]
-    timing: Sequence[dict[str, Any]]
+    timing: Sequence[timing.Row]
 
     @classmethod
     def read(cls, folder: Path) -> Self:
         """From the files in a folder of results."""
         results = stored(folder)
         rows = {(row.model, row.dataset, row.activation): row for row in accuracy_rows(results, cells())}
-        return cls(results, rows, control_rows(results), [])
+        return cls(results, rows, control_rows(results), timing.rows(folder))
 
     def pair(self, model: str, dataset: str) -> Pair | None:
         """The two networks of a cell, if both have run."""
@@ -94,9 +94,10 @@ class Evidence:
         """The full-length runs behind a cell."""
         return by_recipe(self.results, default_recipe(model, dataset, activation=activation))
 
-    def time(self, model: str, activation: str) -> dict[str, Any] | None:
-        """The record of a network's time, if it was taken."""
-        return next((row for row in self.timing if (row["model"], row["activation"]) == (model, activation)), None)
+    def time(self, model: str, activation: str) -> timing.Row:
+        """A network's row of the time table."""
+        (row,) = [row for row in self.timing if (row.model, row.activation) == (model, activation)]
+        return row
 
 
 def models(*families: str, dataset: str | None = None) -> list[str]:

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from detrame.experiments import timing
 from detrame.experiments.controls import Control
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.report.svg import MINUS
 from detrame.experiments.reproduce import ACTIVATIONS, Row
+from detrame.experiments.reproduction.claims import matches
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, model_name, models
 from detrame.experiments.spread import Spread
 
@@ -126,37 +128,64 @@ def _matched(control: Control, evidence: Evidence) -> Matched:
 
 
 class Time(NamedTuple):
-    """The time of a network with one activation, the paper's and ours."""
+    """The time of a network with one activation, the paper's and ours: training and test, and one step."""
 
-    network: str
     activation: str
-    paper_train: str
-    train: str
-    paper_test: str
-    test: str
-    step: str
-    paper_ratio: str
-    ratio: str
-    operations_ratio: str
+    figures: list[str]
 
 
-def times(evidence: Evidence) -> list[Time]:
-    """The time table: a network's ratios of Q-Metric to ReLU stand in its second row."""
+class Times(NamedTuple):
+    """The two rows of a network, and the ratios of Q-Metric to ReLU: the paper's, ours, and of the operations."""
+
+    name: str
+    lines: list[Time]
+    ratios: list[str]
+
+
+def times(evidence: Evidence) -> list[Times]:
+    """The time table."""
     return [
-        Time(
-            model_name(row["model"]),
-            NAMES[row["activation"]],
-            f"{row['paper_train_s']:,.0f}",
-            f"{row['train_s']:,.0f}",
-            f"{1e6 * row['paper_test_s_per_image']:.0f}",
-            f"{1e6 * row['test_s_per_image']:.3g}",
-            f"{row['step_ms']:.2f}",
-            *[
-                f"{row[ratio]:.2f}" if row["activation"] == "qmetric" else DASH
-                for ratio in ("paper_ratio", "ratio", "operations_ratio")
-            ],
+        Times(
+            model_name(model),
+            [_time(evidence.time(model, activation)) for activation in ACTIVATIONS],
+            [_told(value, "{:.2f}") for value in (row.paper_ratio, row.ratio, row.operations_ratio)],
         )
-        for row in evidence.timing
+        for model in dict.fromkeys(row.model for row in evidence.timing)
+        for row in [evidence.time(model, "qmetric")]
+    ]
+
+
+def _time(row: timing.Row) -> Time:
+    figures = [
+        _told(row.paper_train_s, "{:,.0f}"),
+        _told(row.train_s, "{:,.0f}"),
+        _told(row.paper_test_s_per_image, "{:.0f}", 1e6),
+        _told(row.test_s_per_image, "{:.3g}", 1e6),
+        _told(row.step_ms, "{:.2f}"),
+    ]
+    return Time(NAMES[row.activation], figures)
+
+
+def _told(value: float | None, form: str, factor: float = 1.0) -> str:
+    return DASH if value is None else form.format(factor * value)
+
+
+class Comparison(NamedTuple):
+    """A Q-Metric network, and a ReLU network with as many parameters."""
+
+    dataset: str
+    network: str
+    qmetric: str
+    relu: str
+    difference: str
+
+
+def comparisons(evidence: Evidence) -> list[Comparison]:
+    """All networks that can be compared at the same number of parameters."""
+    return [
+        Comparison(name, match.network, f"{match.qmetric:.2f}", f"{match.relu:.2f}", signed(match.qmetric - match.relu))
+        for dataset, name in DATASETS.items()
+        for match in matches(evidence, dataset)
     ]
 
 
