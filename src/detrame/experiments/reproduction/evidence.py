@@ -8,11 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from detrame.experiments import paper, timing
+from detrame.experiments import paper
 from detrame.experiments.controls import Control, control_rows
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.reproduce import Row, accuracy_rows, by_recipe, cells, parameter_rows
 from detrame.experiments.results import Result, stored
+from detrame.experiments.timing import Row as TimeRow
+from detrame.experiments.timing import rows as time_rows
 
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
 PAPER_RUNS = 5
@@ -71,14 +73,14 @@ class Evidence:
     results: Sequence[Result]
     rows: dict[tuple[str, str, str], Row]
     controls: Sequence[Control]
-    timing: Sequence[timing.Row]
+    timing: Sequence[TimeRow]
 
     @classmethod
     def read(cls, folder: Path) -> Self:
         """From the files in a folder of results."""
         results = stored(folder)
         rows = {(row.model, row.dataset, row.activation): row for row in accuracy_rows(results, cells())}
-        return cls(results, rows, control_rows(results), timing.rows(folder))
+        return cls(results, rows, control_rows(results), time_rows(folder))
 
     def pair(self, model: str, dataset: str) -> Pair | None:
         """The two networks of a cell, if both have run."""
@@ -94,7 +96,7 @@ class Evidence:
         """The full-length runs behind a cell."""
         return by_recipe(self.results, default_recipe(model, dataset, activation=activation))
 
-    def time(self, model: str, activation: str) -> timing.Row:
+    def time(self, model: str, activation: str) -> TimeRow:
         """A network's row of the time table."""
         (row,) = [row for row in self.timing if (row.model, row.activation) == (model, activation)]
         return row
