@@ -21,7 +21,7 @@ from detrame.robustness.deepfool import deepfool, nearest_classes
 TARGET = 80.0  # percent fooled, at which the published algorithm stops
 PASSES = 10
 OVERSHOOT = 0.02
-MARGIN = 2.0  # by which another logit has to lead before the gradient form lets go of an image
+MARGIN = 5.0  # by which another logit has to lead before the gradient form lets go of an image
 # (image, perturbation) pairs that go through the network together: what fits the memory of either.
 PAIRS = {"cpu": 200, "cuda": 2000}
 
