@@ -33,7 +33,7 @@ from detrame.robustness import Ball, batched, gradient, perturbed, sequential
 from detrame.robustness.attacked import attacked
 from detrame.training.environment import commit, hardware
 
-RADIUS, CRAFTING, PASSES, OVERSHOOT, STEPS, CLASSES = 0.3, 100, 2, 0.02, 10, 10
+RADIUS, CRAFTING, PASSES, OVERSHOOT, STEPS, CLASSES = 0.3, 200, 2, 0.02, 10, 10
 POINTS, SPEED = 3.0, 20.0  # what is asked for
 
 Craft = Callable[[nn.Module, Tensor, int], Tensor]

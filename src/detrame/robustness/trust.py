@@ -75,7 +75,11 @@ def checks(
         found.append(_no_better("an attack on the twin is no better", gradient, "PGD on the twin", through(twin)))
     for count in _other_iterations(model):
         name = f"PGD through {count} iterations"
-        found.append(_no_better(f"an {name.replace('PGD', 'attack')} is no better", gradient, name, through(iterated(model, count))))
+        found.append(
+            _no_better(
+                f"an {name.replace('PGD', 'attack')} is no better", gradient, name, through(iterated(model, count))
+            )
+        )
     return found
 
 
@@ -84,7 +88,9 @@ def verdict(found: list[Check]) -> str:
     failed = [check.name for check in found if not check.holds]
     if failed:
         return f"Not to be trusted: it does not hold that {', nor that '.join(failed)}; gradients may be hidden."
-    return f"All {len(found)} checks hold: nothing says that gradients are hidden, so the accuracy under attack can stand."
+    return (
+        f"All {len(found)} checks hold: nothing says that gradients are hidden, so the accuracy under attack can stand."
+    )
 
 
 def iterated(model: nn.Module, iterations: int) -> nn.Module:

@@ -21,6 +21,7 @@ from detrame.robustness.deepfool import deepfool, nearest_classes
 TARGET = 80.0  # percent fooled, at which the published algorithm stops
 PASSES = 10
 OVERSHOOT = 0.02
+FIRST_STEP, WAY = 0.2, 5.0  # of the gradient form, in radii: the first step, and the least way if none got shorter
 MARGIN = 5.0  # by which another logit has to lead before the gradient form lets go of an image
 # (image, perturbation) pairs that go through the network together: what fits the memory of either.
 PAIRS = {"cpu": 200, "cuda": 2000}
@@ -119,7 +120,6 @@ def gradient(
     seeds: Sequence[int],
     *,
     passes: int = PASSES,
-    step_size: float = 0.2,
     step_images: int = 50,
     on_pass: OnPass | None = None,
 ) -> Crafted:
@@ -128,12 +128,11 @@ def gradient(
     .. math:: \min_v \sum_i \max(0, m + f_k(x_i + v) - \max_{l \ne k} f_l(x_i + v))
 
     with k the class said of :math:`x_i` and a margin m, beyond which a fooled image pulls no longer. The steps shrink
-    linearly from `step_size` times the radius to nothing.
+    linearly from a fifth of the radius to nothing; where there are few, they start longer, so as to reach the edge.
 
     Args:
         model, images, balls, seeds, on_pass: as in :func:`sequential`.
         passes: over the images, all of them made.
-        step_size: of the first step, as a share of the radius.
         step_images: images that move a perturbation at once.
     """
 
@@ -146,7 +145,7 @@ def gradient(
             rival = logits.scatter(1, said, -torch.inf).amax(dim=1)
             loss = (MARGIN + own - rival).relu().sum()
         (slopes,) = torch.autograd.grad(loss, perturbations)
-        length = step_size * (1 - step.progress)
+        length = max(FIRST_STEP, WAY / step.total) * (1 - step.done / step.total)
         return step.perturbations - length * steepest(slopes, step.extents, step.norm)
 
     return _craft(model, images, balls, seeds, update, 100.0, passes, step_images, on_pass)
@@ -159,7 +158,7 @@ class Step(NamedTuple):
         network: attacked.
         images, said: ``(K, B, C, H, W)`` and ``(K, B)``, for each perturbation its images and what is said of them.
         perturbations, extents, norm: where they are, and their balls.
-        progress: from 0 to 1, the share of the work that is done.
+        done, total: how many steps have been taken, and how many there are at most.
     """
 
     network: Attacked
@@ -168,7 +167,8 @@ class Step(NamedTuple):
     perturbations: Tensor
     extents: Tensor
     norm: str
-    progress: float
+    done: int
+    total: int
 
     def shifted(self, perturbations: Tensor) -> Tensor:
         """The images with their perturbations, as one batch ``(K * B, C, H, W)``."""
@@ -204,11 +204,11 @@ def _craft(
         for number in range(passes):
             orders = torch.stack([torch.randperm(len(pixels), generator=draw) for draw in draws]).to(pixels.device)
             batches = torch.split(orders, step_images, dim=1)
-            for done, batch in enumerate(batches):
-                progress = (number + done / len(batches)) / passes
+            for done, batch in enumerate(batches, start=number * len(batches)):
                 for group in torch.split(active, together):
                     chosen, own = batch[group], extents[group]
-                    step = Step(network, pixels[chosen], said[chosen], perturbations[group], own, norm, progress)
+                    at = perturbations[group]
+                    step = Step(network, pixels[chosen], said[chosen], at, own, norm, done, passes * len(batches))
                     perturbations[group] = project(update(step), own, norm)
             for k in active.tolist():
                 fooling[k].append(fooling_rate(before, predict(model, perturbed(pixels, perturbations[k]))))

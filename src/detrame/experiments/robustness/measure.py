@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 
 from detrame.data.dataset import Split
-from detrame.errors import check_count
+from detrame.errors import check_count, unknown
 from detrame.experiments.robustness.networks import Network
 from detrame.inference import accuracy, as_pixels, predict
-from detrame.robustness import Ball, Crafted, Effect, batched, effect, gradient, noisy, perturbed, sequential
+from detrame.robustness import PER_IMAGE, Ball, Crafted, Effect, batched, effect, gradient, noisy, perturbed, sequential
+from detrame.robustness.trust import Check, checks
 from detrame.training import pick_device
 from detrame.training.environment import describe
 
 UNIVERSAL: dict[str, Callable[..., Crafted]] = {"uap": batched, "uap-gradient": gradient, "uap-sequential": sequential}
+ATTACKS = (*UNIVERSAL, *PER_IMAGE)
 CHANGED = 8  # images to be shown, for each radius
 
 OnPass = Callable[[int], None]
@@ -70,6 +72,13 @@ class Figure:
     pixels: float | None = None
     normalised: float | None = None
     noise_ratio: float | None = None
+
+
+def known_attack(name: str) -> str:
+    """`name`, if it is one of :data:`ATTACKS`; a ValueError with a suggestion if not."""
+    if name not in ATTACKS:
+        raise unknown("attack", name, ATTACKS)
+    return name
 
 
 class Changed(NamedTuple):
@@ -129,8 +138,13 @@ class Bench:
         self.test = network.dataset.test[self.numbers].to(self.device)
         self.before = predict(self.model, self.test.images)
 
-    def universal(self, form: str, balls: Sequence[Ball], on_pass: OnPass | None = None) -> Measured:
-        """What universal perturbations of some radii do, all crafted as one job."""
+    def attack(self, name: str, balls: Sequence[Ball], on_pass: OnPass | None = None) -> Measured:
+        """What an attack of :data:`ATTACKS` does at some radii; `on_pass` is told of passes over crafting images."""
+        known_attack(name)
+        return self._universal(name, balls, on_pass) if name in UNIVERSAL else self._per_image(name, balls)
+
+    def _universal(self, form: str, balls: Sequence[Ball], on_pass: OnPass | None) -> Measured:
+        """Universal perturbations, all radii and seeds crafted as one job."""
         start = perf_counter()
         seeds = self.settings.seeds
         pairs = [(ball, seed) for ball in balls for seed in seeds]
@@ -144,6 +158,15 @@ class Bench:
                 changed += self._changed(number // len(seeds), after)
         return self._measured(form, figures, start, changed, crafted.perturbations[:: len(seeds)].cpu())
 
+    def _per_image(self, name: str, balls: Sequence[Ball]) -> Measured:
+        start = perf_counter()
+        figures = []
+        for ball, seed in product(balls, self.settings.seeds):
+            images = PER_IMAGE[name](self.model, self.test.images, self.test.labels, ball, seed=seed)
+            found = effect(self.before, predict(self.model, images), self.test.labels)
+            figures.append(_figure(found, ball, seed))
+        return self._measured(name, figures, start)
+
     def noise(self, ratios: Sequence[float], units: Sequence[str]) -> Measured:
         """What Gaussian noise does, at each of some energies relative to the image, in one or both units."""
         start = perf_counter()
@@ -154,6 +177,11 @@ class Bench:
             found = effect(self.before, predict(self.model, images), self.test.labels)
             figures.append(Figure(unit, seed, found.fooling, found.accuracy, noise_ratio=ratio))
         return self._measured("noise", figures, start)
+
+    def check(self, ball: Ball, twin: Network | None) -> list[Check]:
+        """The checks of :mod:`detrame.robustness.trust`, with attacks transferred from a twin where there is one."""
+        other = None if twin is None else twin.model.to(self.device)
+        return checks(self.model, self.test.images, self.test.labels, ball, twin=other, seed=self.settings.seeds[0])
 
     def _craft(self, form: str, balls: list[Ball], seeds: list[int], on_pass: OnPass | None) -> Crafted:
         options: dict[str, Any] = {"passes": self.settings.passes, "on_pass": on_pass}

@@ -1,5 +1,6 @@
 """Trained networks by what a user calls them: a run's folder, or one of the package as ``plainnet9:qmetric``."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import result_name
 from detrame.models import create_model, pretrained_names, read_pretrained
 from detrame.models.blocks import Normalise
+from detrame.robustness import Ball
 from detrame.training import Recipe, Run, find, load
 
 PACKAGE = "the package"
@@ -51,6 +53,17 @@ class Network:
                 return tuple(module.mean.flatten().tolist()), tuple(module.std.flatten().tolist())
         channels = self.dataset.in_channels
         return (0.0,) * channels, (1.0,) * channels
+
+    def ball(self, radius: float, unit: str, norm: str = "inf") -> Ball:
+        """A radius in either unit, for this network."""
+        return Ball(radius, unit, norm, self.normalisation[1])
+
+
+def twin(network: Network, others: Sequence[Network]) -> Network | None:
+    """The ReLU network of the same family and data among `others`, unless it is the network itself."""
+    wanted = (network.recipe.model, network.recipe.dataset, "relu")
+    found = [o for o in others if (o.recipe.model, o.recipe.dataset, o.recipe.activation) == wanted]
+    return next((other for other in found if other is not network), None)
 
 
 def named(name: str) -> list[Network]:

@@ -87,10 +87,10 @@ def _deepest(dataset: str, runs: Path, model: str) -> str:
 
 def balls(network: Network) -> list[Ball]:
     """The radii at which a network is attacked: the curve's, and the paper's xi in every unit it may have meant."""
-    _, std = network.normalisation
     xi = paper.tables()["uap"]["wideresnet16_8"][network.recipe.dataset]["xi"]
-    units = UNITS if set(std) != {1.0} else ("pixels",)  # a network that does not normalise has one unit only
-    return [Ball(radius, "pixels", std=std) for radius in RADII] + [Ball(xi, unit, std=std) for unit in units]
+    normalises = set(network.normalisation[1]) != {1.0}
+    units = UNITS if normalises else ("pixels",)  # the same, for a network that takes pixels as they are
+    return [*(network.ball(radius, "pixels") for radius in RADII), *(network.ball(xi, unit) for unit in units)]
 
 
 def run_missing(
@@ -158,7 +158,7 @@ def _strength(figure: Figure) -> tuple[str, float]:
 def _measure(bench: Bench, attack: str, on_pass: Callable[[int], None]) -> Measured:
     if attack == "noise":
         return bench.noise(NOISE_RATIOS, UNITS)
-    return bench.universal(attack, balls(bench.network), on_pass)
+    return bench.attack(attack, balls(bench.network), on_pass)
 
 
 def rows(measurements: Iterable[Measured]) -> list[Row]:
