@@ -87,6 +87,11 @@ def accuracy(logits: Tensor, labels: Tensor) -> float:
     return 100 * (logits.argmax(1) == labels).double().mean().item()
 
 
+def fooling_rate(before: Tensor, after: Tensor) -> float:
+    """Percent of the images about which the prediction differs, right or wrong, between two sets of logits."""
+    return 100 * (before.argmax(1) != after.argmax(1)).double().mean().item()
+
+
 class LayerCodes(NamedTuple):
     """What one Q-Metric ReLU did with some images.
 

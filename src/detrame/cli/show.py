@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
     from detrame.experiments.controls import Control
     from detrame.experiments.plans import Summary
     from detrame.experiments.reproduce import Row
+    from detrame.experiments.robustness.tables import Row as RobustnessRow
     from detrame.experiments.timing import Row as TimingRow
     from detrame.models import ModelInfo
     from detrame.training import Epoch, OnEpoch, Run
@@ -82,6 +83,21 @@ def print_controls(rows: "Sequence[Control]") -> None:
         accuracy = "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2)
         matched = (row.matched or "").replace("_", "-")
         table.add_row(f"{row.model} {row.activation}", matched, f"{row.width:g}", *counts, accuracy, str(row.n or ""))
+    _print(table)
+
+
+def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
+    """Fooling rate and accuracy under attack, by network, attack and strength; a radius in both units."""
+    from detrame.experiments.spread import Spread
+
+    table = _table("network", "data", "attack", "strength")
+    for heading in ("paper, %", "fooled, %", "seeds", "accuracy, %", "clean, %"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        published = "" if row.paper is None else Spread(row.paper, row.paper_std, 5).text(2)
+        ours = Spread(row.mean, row.std, row.n).text(2)
+        figures = [published, ours, str(row.n), f"{row.accuracy:.2f}", f"{row.clean:.2f}"]
+        table.add_row(f"{row.model} {row.activation}", row.dataset, row.attack, row.strength, *figures)
     _print(table)
 
 
