@@ -1,0 +1,5 @@
+"""The scikit-learn way: :class:`DeTraMeClassifier`, and the single-layer methods the paper compares with."""
+
+from detrame.estimators.classifier import DeTraMeClassifier
+
+__all__ = ["DeTraMeClassifier"]
