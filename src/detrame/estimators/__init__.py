@@ -1,5 +1,6 @@
 """The scikit-learn way: :class:`DeTraMeClassifier`, and the single-layer methods the paper compares with."""
 
+from detrame.estimators.baselines import AnalysisClassifier, SynthesisClassifier
 from detrame.estimators.classifier import DeTraMeClassifier
 
-__all__ = ["DeTraMeClassifier"]
+__all__ = ["AnalysisClassifier", "DeTraMeClassifier", "SynthesisClassifier"]

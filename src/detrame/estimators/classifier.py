@@ -81,7 +81,7 @@ class DeTraMeClassifier(NetworkClassifier):
         network_options: dict[str, Any] | None = None,
         activation: str = "qmetric",
         iterations: int = 2,
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.005,
         weight_decay: float = 0.01,
         batch_size: int | str = "auto",
         max_iter: int = 200,
