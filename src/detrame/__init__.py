@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from detrame import functional, prox
     from detrame.activations import QMetricReLU, parameter_groups, project_, project_after
     from detrame.conversion import convert
+    from detrame.dictionary import DictionaryConv2d, DictionaryLinear
     from detrame.experiments import default_recipe
     from detrame.folding import fold
     from detrame.models import create_model, list_models
     from detrame.training import Recipe, Run, load, resume, train
 
 _HOME = {
+    "DictionaryConv2d": "dictionary",
+    "DictionaryLinear": "dictionary",
     "Recipe": "training",
     "Run": "training",
     "default_recipe": "experiments",
@@ -37,6 +40,8 @@ _HOME = {
 }
 
 __all__ = [
+    "DictionaryConv2d",
+    "DictionaryLinear",
     "QMetricReLU",
     "Recipe",
     "Run",
