@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from detrame.activations import QMetricReLU, parameter_groups, project_, project_after
     from detrame.conversion import convert
     from detrame.dictionary import DictionaryConv2d, DictionaryLinear
+    from detrame.estimators import DeTraMeClassifier
     from detrame.experiments import default_recipe
     from detrame.folding import fold
     from detrame.models import create_model, list_models
     from detrame.training import Recipe, Run, load, resume, train
 
 _HOME = {
+    "DeTraMeClassifier": "estimators",
     "DictionaryConv2d": "dictionary",
     "DictionaryLinear": "dictionary",
     "Recipe": "training",
@@ -40,6 +42,7 @@ _HOME = {
 }
 
 __all__ = [
+    "DeTraMeClassifier",
     "DictionaryConv2d",
     "DictionaryLinear",
     "QMetricReLU",

@@ -1,6 +1,7 @@
 """Activations, and the seam through which networks get them: a factory ``(channels, kernel_size) -> nn.Module``.
 
-`kernel_size` is that of the convolution before; after a linear layer it is None, and the activation acts on the last axis.
+`kernel_size` is that of the convolution before; after a linear layer it is None, and the activation acts on the last
+axis.
 """
 
 from collections.abc import Callable

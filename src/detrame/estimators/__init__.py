@@ -2,5 +2,6 @@
 
 from detrame.estimators.baselines import AnalysisClassifier, SynthesisClassifier
 from detrame.estimators.classifier import DeTraMeClassifier
+from detrame.estimators.task_driven import TaskDrivenClassifier
 
-__all__ = ["AnalysisClassifier", "DeTraMeClassifier", "SynthesisClassifier"]
+__all__ = ["AnalysisClassifier", "DeTraMeClassifier", "SynthesisClassifier", "TaskDrivenClassifier"]

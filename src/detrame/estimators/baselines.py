@@ -17,8 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from detrame.estimators.losses import LOSSES
-from detrame.estimators.network import Array
+from detrame.estimators.losses import LOSSES, is_probabilistic
 from detrame.estimators.transform_learning import learn_transform, soft_threshold
 
 # Each minimises 1/2 |C|^2 + strength * (sum of losses) over the classifier C.
@@ -27,12 +26,6 @@ _CLASSIFIERS: dict[str, Callable[[float, int], BaseEstimator]] = {
     "least_squares": lambda strength, seed: RidgeClassifier(alpha=1 / strength),
     "hinge": lambda strength, seed: LinearSVC(C=strength, loss="hinge", max_iter=10_000, random_state=seed),
 }
-
-
-def _is_probabilistic(estimator: Any) -> bool:
-    if estimator.loss != "cross_entropy":
-        raise AttributeError(f"probabilities need loss='cross_entropy', it is {estimator.loss!r}")
-    return True
 
 
 class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -53,44 +46,45 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
     random_state: Any
 
     @abstractmethod
-    def _learn(self, X: Array, n_components: int, random_state: np.random.RandomState) -> int:
+    def _learn(self, X: np.ndarray, n_components: int, random_state: np.random.RandomState) -> int:
         """Learn the dictionary, and return after how many iterations."""
 
     @abstractmethod
-    def _code(self, X: Array) -> Array:
+    def _code(self, X: np.ndarray) -> np.ndarray:
         """The codes ``(N, n_components)`` of X."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from X ``(N, features)`` with labels y ``(N,)``."""
         self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
+        inputs, targets = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(targets)
         random_state = check_random_state(self.random_state)
-        self._n_features_out = self.n_components or X.shape[1]
-        self.n_iter_ = self._learn(X, self._n_features_out, random_state)
-        self.classifier_ = _CLASSIFIERS[self.loss](self.C, random_state.randint(2**31)).fit(self._code(X), y)
+        self._n_features_out = self.n_components or inputs.shape[1]
+        self.n_iter_ = self._learn(inputs, self._n_features_out, random_state)
+        classifier = _CLASSIFIERS[self.loss](self.C, random_state.randint(2**31))
+        self.classifier_ = classifier.fit(self._code(inputs), targets)
         self.classes_ = self.classifier_.classes_
         return self
 
-    def transform(self, X: ArrayLike) -> Array:
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """The sparse codes ``(N, n_components)``."""
         check_is_fitted(self)
         return self._code(validate_data(self, X, dtype=np.float64, reset=False))
 
-    def decision_function(self, X: ArrayLike) -> Array:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """The score of each class, ``(N, K)``; of the second, ``(N,)``, where there are two."""
         return self._classified("decision_function", X)
 
-    def predict(self, X: ArrayLike) -> Array:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The label ``(N,)`` of the highest score."""
         return self._classified("predict", X)
 
-    @available_if(_is_probabilistic)
-    def predict_proba(self, X: ArrayLike) -> Array:
+    @available_if(is_probabilistic)
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """The probability of each class, ``(N, K)``; with the cross-entropy only."""
         return self._classified("predict_proba", X)
 
-    def _classified(self, method: str, X: ArrayLike) -> Array:
+    def _classified(self, method: str, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
         codes = self._code(validate_data(self, X, dtype=np.float64, reset=False))
         return getattr(self.classifier_, method)(codes)
@@ -132,7 +126,7 @@ class SynthesisClassifier(DictionaryClassifier):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def _learn(self, X: Array, n_components: int, random_state: np.random.RandomState) -> int:
+    def _learn(self, X: np.ndarray, n_components: int, random_state: np.random.RandomState) -> int:
         self._coder = MiniBatchDictionaryLearning(
             n_components,
             alpha=self.sparsity,
@@ -144,7 +138,7 @@ class SynthesisClassifier(DictionaryClassifier):
         self.dictionary_ = self._coder.components_
         return self._coder.n_iter_
 
-    def _code(self, X: Array) -> Array:
+    def _code(self, X: np.ndarray) -> np.ndarray:
         return self._coder.transform(X)
 
 
@@ -199,7 +193,7 @@ class AnalysisClassifier(DictionaryClassifier):
         self.tol = tol
         self.random_state = random_state
 
-    def _learn(self, X: Array, n_components: int, random_state: np.random.RandomState) -> int:
+    def _learn(self, X: np.ndarray, n_components: int, random_state: np.random.RandomState) -> int:
         left, _, right = np.linalg.svd(random_state.standard_normal((n_components, X.shape[1])), full_matrices=False)
         start = left @ right
         self.transform_, self.objective_curve_ = learn_transform(
@@ -207,5 +201,5 @@ class AnalysisClassifier(DictionaryClassifier):
         )
         return len(self.objective_curve_)
 
-    def _code(self, X: Array) -> Array:
+    def _code(self, X: np.ndarray) -> np.ndarray:
         return soft_threshold(X @ self.transform_.T, self.sparsity)

@@ -11,12 +11,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
-from detrame.activations import ACTIVATIONS, activation_factory, project_
-from detrame.errors import check_count
-from detrame.estimators.loop import Loop, as_input
-from detrame.estimators.losses import cross_entropy
-from detrame.estimators.network import FLOATS, Array, NetworkClassifier
+from detrame.activations import ACTIVATIONS, activation_factory
+from detrame.errors import check_count, unknown
+from detrame.estimators.loop import as_input
+from detrame.estimators.losses import Loss, cross_entropy
+from detrame.estimators.network import FLOATS, NetworkClassifier
 from detrame.models import create_model
+
+NETWORK_OPTIONS = ("norm", "width")
 
 
 class DeTraMeClassifier(NetworkClassifier):
@@ -31,8 +33,10 @@ class DeTraMeClassifier(NetworkClassifier):
         network: the widths of the hidden layers, for X ``(N, features)``; or the name of a network, as "plainnet3", for
             images X ``(N, channels, height, width)``, uint8 or float. An image network normalises its input by the mean
             and std of the training pixels; scale features yourself, as with StandardScaler.
-        network_options: of a network by name: ``{"width": 0.5}``; see :func:`detrame.create_model`.
-        activation: "qmetric", "relu", or another the library knows by name.
+        network_options: "width" and "norm" of a network by name, as ``{"width": 0.5}``; see
+            :func:`detrame.create_model`.
+        activation: "qmetric" (unless said), "relu" or another the library knows by name; a dictionary network, as
+            "ddl3", takes none.
         iterations: T of each Q-Metric ReLU.
         learning_rate, weight_decay: of AdamW; gain and threshold are not decayed.
         batch_size: samples a step, or "auto": all of up to 1000 samples, otherwise 128.
@@ -57,21 +61,13 @@ class DeTraMeClassifier(NetworkClassifier):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "network": [str, "array-like"],
         "network_options": [dict, None],
-        "activation": [StrOptions(set(ACTIVATIONS))],
+        "activation": [StrOptions(set(ACTIVATIONS)), None],
         "iterations": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "class_weight": [dict, StrOptions({"balanced"}), None],
-        "random_state": ["random_state"],
         "warm_start": ["boolean"],
-        "device": [str],
-        "verbose": ["verbose"],
+        **NetworkClassifier._parameter_constraints,
     }
 
     def __init__(
@@ -79,7 +75,7 @@ class DeTraMeClassifier(NetworkClassifier):
         network: str | Sequence[int] = (64,),
         *,
         network_options: dict[str, Any] | None = None,
-        activation: str = "qmetric",
+        activation: str | None = None,
         iterations: int = 2,
         learning_rate: float = 0.005,
         weight_decay: float = 0.01,
@@ -124,12 +120,6 @@ class DeTraMeClassifier(NetworkClassifier):
             warm_start=self.warm_start,
         )
 
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """The probability of each class, ``(N, K)``: the softmax of the scores."""
-        found = self.decision_function(X).astype(np.float64)
-        logits = np.stack([np.zeros_like(found), found], axis=1) if found.ndim == 1 else found
-        return torch.as_tensor(logits).softmax(1).numpy()
-
     def _check(self, X: ArrayLike, y: ArrayLike | str = "no_validation", *, reset: bool) -> Any:
         images = isinstance(self.network, str) if reset else self.image_shape_ is not None
         if not images:
@@ -140,8 +130,8 @@ class DeTraMeClassifier(NetworkClassifier):
         name = type(self).__name__
         if array.ndim != 4:
             raise ValueError(
-                f"Expected 4D array (n_samples, channels, height, width) for network={self.network!r}, got {array.ndim}D "
-                "array instead: reshape the images, or give the widths of hidden layers, as network=(64,)"
+                f"Expected 4D array (n_samples, channels, height, width) for network={self.network!r}, "
+                f"got {array.ndim}D array instead: reshape the images, or give widths of layers, as network=(64,)"
             )
         if reset:
             self.image_shape_ = array.shape[1:]
@@ -152,12 +142,18 @@ class DeTraMeClassifier(NetworkClassifier):
         return checked
 
     def _build(self, x: Tensor, classes: int) -> nn.Module:
-        if self.image_shape_ is None:
-            return self._fully_connected(x.shape[1], classes).to(x.dtype)
+        options = self.network_options or {}
+        for option in options:
+            if option not in NETWORK_OPTIONS:
+                raise unknown("network option", option, NETWORK_OPTIONS)
+        if not isinstance(self.network, str):
+            if options:
+                raise ValueError(f"network_options go with a network by name, got {options} for {self.network}")
+            return self._fully_connected(self.network, x.shape[1], classes).to(x.dtype)
         pixels = as_input(x)
         std, mean = torch.std_mean(pixels, dim=(0, 2, 3), correction=0)
         std[std == 0] = 1  # a channel that is constant stays so
-        return create_model(
+        network = create_model(
             self.network,
             activation=self.activation,
             iterations=self.iterations,
@@ -165,28 +161,20 @@ class DeTraMeClassifier(NetworkClassifier):
             in_channels=x.shape[1],
             mean=mean.tolist(),
             std=std.tolist(),
-            **(self.network_options or {}),
-        ).to(pixels.dtype)
+            **options,
+        )
+        return network.to(pixels.dtype)
 
-    def _fully_connected(self, features: int, classes: int) -> nn.Sequential:
-        activation = activation_factory(self.activation, iterations=self.iterations)
+    def _fully_connected(self, widths: Sequence[int], features: int, classes: int) -> nn.Sequential:
+        activation = activation_factory(self.activation or "qmetric", iterations=self.iterations)
         layers: list[nn.Module] = []
-        for width in self.network:
-            layers += [nn.Linear(features, check_count("each width of network", width)), activation(width, None)]
+        for width in widths:
+            width = check_count("each width of network", width)
+            layers += [nn.Linear(features, width), activation(width, None)]
             features = width
         if not layers:
             raise ValueError("network needs the width of at least one hidden layer, as (64,)")
         return nn.Sequential(*layers, nn.Linear(features, classes))
 
-    def _loop(self) -> Loop:
-        return Loop(
-            loss=cross_entropy,
-            project=project_,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            batch_size=self.batch_size,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            n_iter_no_change=self.n_iter_no_change,
-            verbose=bool(self.verbose),
-        )
+    def _loss(self) -> Loss:
+        return cross_entropy

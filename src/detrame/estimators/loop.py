@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from detrame.activations import parameter_groups
+from detrame.activations import parameter_groups, project_
 from detrame.estimators.losses import Loss
 from detrame.inference import as_pixels
 from detrame.modes import evaluating
@@ -31,12 +31,11 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True)
 class Loop:
-    """How to train: AdamW (no decay on gain and threshold), a projection after every step, and when to stop.
+    """How to train: AdamW, the projections after every step, and when to stop.
 
     Attributes:
         loss: of scores and labels, one number a sample.
-        project: restores the network's constraints in place.
-        learning_rate, weight_decay: of AdamW.
+        learning_rate, weight_decay: of AdamW; see :func:`detrame.parameter_groups` for what is not decayed.
         batch_size: samples a step, or "auto": all of up to 1000 samples, otherwise 128.
         max_iter: the most epochs.
         tol, n_iter_no_change: stop after so many epochs in which the best loss (or, with samples held out, the best
@@ -45,7 +44,6 @@ class Loop:
     """
 
     loss: Loss
-    project: Callable[[nn.Module], None]
     learning_rate: float
     weight_decay: float
     batch_size: int | str
@@ -87,7 +85,7 @@ class Loop:
             loss = (batch.weights * losses).mean()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            self.project(network)
+            project_(network)
             total += loss.detach() * len(batch.labels)
         mean = total.item() / len(train.labels)
         if not math.isfinite(mean):

@@ -1,6 +1,7 @@
 """The losses a linear classifier on sparse codes can have, as the paper lists them: ``g(x, y, D, a, C)``."""
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -24,6 +25,13 @@ def hinge(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "least_squares": least_squares, "hinge": hinge}
+
+
+def is_probabilistic(estimator: Any) -> bool:
+    """Whether the scores are logits; if not, an AttributeError that says why, as `available_if` wants it."""
+    if estimator.loss != "cross_entropy":
+        raise AttributeError(f"probabilities need loss='cross_entropy', it is {estimator.loss!r}")
+    return True
 
 
 def _signs(scores: Tensor, labels: Tensor) -> Tensor:

@@ -6,23 +6,25 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any, Self
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state, compute_class_weight
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from detrame.estimators.loop import Loop, Samples, scores
+from detrame.estimators.losses import Loss
 from detrame.training import pick_device
-
-Array = NDArray[Any]
 
 FLOATS = (np.float64, np.float32)
 _RANDOM = threading.Lock()  # PyTorch's random state is one for all threads
@@ -39,16 +41,50 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         loss_curve_: the mean loss of each of them.
     """
 
-    random_state: Any
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+        "device": [str],
+        "verbose": ["verbose"],
+    }
+
+    learning_rate: float
+    weight_decay: float
+    batch_size: int | str
+    max_iter: int
+    tol: float
+    n_iter_no_change: int
+    random_state: int | np.random.RandomState | None
     device: str
+    verbose: bool
+
+    network_: nn.Module
+    classes_: np.ndarray
 
     @abstractmethod
     def _build(self, x: Tensor, classes: int) -> nn.Module:
         """A network for inputs like `x`; random numbers may be drawn from PyTorch's state."""
 
     @abstractmethod
+    def _loss(self) -> Loss:
+        """What is minimised."""
+
     def _loop(self) -> Loop:
-        """How the network is trained."""
+        return Loop(
+            loss=self._loss(),
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            n_iter_no_change=self.n_iter_no_change,
+            verbose=bool(self.verbose),
+        )
 
     def _check(self, X: ArrayLike, y: ArrayLike | str = "no_validation", *, reset: bool) -> Any:
         """X (and y) as arrays, or scikit-learn's own complaint."""
@@ -67,16 +103,16 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         self._validate_params()
         device = torch.device(pick_device(self.device))
         warm = warm_start and hasattr(self, "network_")
-        X, y = self._check(X, y, reset=not warm)
-        check_classification_targets(y)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        classes, labels = np.unique(y, return_inverse=True)
+        inputs, targets = self._check(X, y, reset=not warm)
+        check_classification_targets(targets)
+        weights = _check_sample_weight(sample_weight, inputs, dtype=np.float64, ensure_non_negative=True)
+        classes, labels = np.unique(targets, return_inverse=True)
         if warm and not np.array_equal(classes, self.classes_):
             raise ValueError(f"warm_start needs the classes of the last fit, {self.classes_}, got {classes}")
         self.classes_ = classes
-        weights = weights * compute_class_weight(class_weight, classes=classes, y=y, sample_weight=weights)[labels]
+        by_class = compute_class_weight(class_weight, classes=classes, y=targets, sample_weight=weights)
         seed = check_random_state(self.random_state).randint(2**31)
-        train, held = _samples(X, labels, weights, validation_fraction, seed, device)
+        train, held = _samples(inputs, labels, weights * by_class[labels], validation_fraction, seed, device)
         with _seeded(seed, device):
             if not warm:
                 self.network_ = self._build(train.x, len(classes)).to(device)
@@ -90,18 +126,24 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         self._n_features_out = self._codes(train.x[:1]).shape[1]
         return self
 
-    def decision_function(self, X: ArrayLike) -> Array:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """The score of each class, ``(N, K)``; of the second over the first, ``(N,)``, where there are two."""
         check_is_fitted(self)
         found = scores(self.network_, self._input(X)).cpu().numpy()
         return found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found
 
-    def predict(self, X: ArrayLike) -> Array:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The label ``(N,)`` of the highest score."""
         found = self.decision_function(X)
         return self.classes_[found.argmax(1) if found.ndim == 2 else (found > 0).astype(int)]
 
-    def transform(self, X: ArrayLike) -> Array:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """The probability of each class, ``(N, K)``: the softmax of the scores."""
+        found = self.decision_function(X).astype(np.float64)
+        logits = np.stack([np.zeros_like(found), found], axis=1) if found.ndim == 1 else found
+        return softmax(logits, axis=1)
+
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """The sparse codes that the class layer sees, ``(N, codes)``; those of an image are flattened."""
         check_is_fitted(self)
         return self._codes(self._input(X)).cpu().numpy()
@@ -133,23 +175,24 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
 
 
 def _samples(
-    X: Array, labels: Array, weights: Array, validation_fraction: float, seed: int, device: torch.device
+    X: np.ndarray, labels: np.ndarray, weights: np.ndarray, validation_fraction: float, seed: int, device: torch.device
 ) -> tuple[Samples, Samples | None]:
-    """Tensors to train on, with weights of mean 1; and, for a fraction > 0, those held out, in proportion to classes."""
+    """What to train on, with weights of mean 1; and what is held out, for a fraction > 0, in proportion to classes."""
 
-    def samples(X: Array, labels: Array, weights: Array) -> Samples:
-        x, weights = _writeable(X), (weights / weights.mean()).astype(np.float64 if X.dtype == np.float64 else np.float32)
+    def samples(X: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Samples:
+        x, weights = (
+            _writeable(X),
+            (weights / weights.mean()).astype(np.float64 if X.dtype == np.float64 else np.float32),
+        )
         return Samples(*(torch.as_tensor(part, device=device) for part in (x, labels, weights)))
 
     if not validation_fraction:
         return samples(X, labels, weights), None
-    split = train_test_split(
-        X, labels, weights, test_size=validation_fraction, stratify=labels, random_state=seed
-    )
+    split = train_test_split(X, labels, weights, test_size=validation_fraction, stratify=labels, random_state=seed)
     return samples(*split[0::2]), samples(*split[1::2])
 
 
-def _writeable(X: Array) -> Array:
+def _writeable(X: np.ndarray) -> np.ndarray:
     """X, copied if it is read-only or strided backwards, as memory-mapped input is and PyTorch does not take."""
     return np.require(X, requirements=["C", "W"])
 

@@ -1,22 +1,17 @@
 """Transform learning: the analysis half of dictionary learning, by an alternation whose two steps are exact."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-Array = NDArray[Any]
 
-
-def soft_threshold(z: Array, sparsity: float) -> Array:
+def soft_threshold(z: np.ndarray, sparsity: float) -> np.ndarray:
     r"""The code :math:`\arg\min_a \frac12 |a - z|^2 + \lambda |a|_1`, entry by entry."""
     return np.sign(z) * np.maximum(np.abs(z) - sparsity, 0)
 
 
 def learn_transform(
-    x: Array, start: Array, sparsity: float, conditioning: float, *, max_iter: int, tol: float
-) -> tuple[Array, list[float]]:
+    x: np.ndarray, start: np.ndarray, sparsity: float, conditioning: float, *, max_iter: int, tol: float
+) -> tuple[np.ndarray, list[float]]:
     r"""Alternate between codes and transform, each exact given the other, until the objective hardly falls.
 
     .. math:: \min_{W, (a_j)} \tfrac1N \sum_j \bigl(\tfrac12 |a_j - W x_j|^2 + \lambda |a_j|_1\bigr)
