@@ -1,5 +1,6 @@
 """DeTraMe as a scikit-learn classifier."""
 
+import math
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -13,9 +14,9 @@ from torch import Tensor, nn
 
 from detrame.activations import ACTIVATIONS, activation_factory
 from detrame.errors import check_count, unknown
-from detrame.estimators.loop import as_input
 from detrame.estimators.losses import Loss, cross_entropy
 from detrame.estimators.network import FLOATS, NetworkClassifier
+from detrame.inference import as_pixels
 from detrame.models import create_model
 
 NETWORK_OPTIONS = ("norm", "width")
@@ -134,7 +135,7 @@ class DeTraMeClassifier(NetworkClassifier):
                 f"got {array.ndim}D array instead: reshape the images, or give widths of layers, as network=(64,)"
             )
         if reset:
-            self.image_shape_ = array.shape[1:]
+            self.image_shape_, self.n_features_in_ = array.shape[1:], math.prod(array.shape[1:])
         elif array.shape[1:] != self.image_shape_:
             raise ValueError(
                 f"X has images of shape {array.shape[1:]}, but {name} is expecting {self.image_shape_} as input."
@@ -149,11 +150,10 @@ class DeTraMeClassifier(NetworkClassifier):
         if not isinstance(self.network, str):
             if options:
                 raise ValueError(f"network_options go with a network by name, got {options} for {self.network}")
-            return self._fully_connected(self.network, x.shape[1], classes).to(x.dtype)
-        pixels = as_input(x)
-        std, mean = torch.std_mean(pixels, dim=(0, 2, 3), correction=0)
+            return self._fully_connected(self.network, x.shape[1], classes)
+        std, mean = torch.std_mean(as_pixels(x), dim=(0, 2, 3), correction=0)
         std[std == 0] = 1  # a channel that is constant stays so
-        network = create_model(
+        return create_model(
             self.network,
             activation=self.activation,
             iterations=self.iterations,
@@ -163,7 +163,6 @@ class DeTraMeClassifier(NetworkClassifier):
             std=std.tolist(),
             **options,
         )
-        return network.to(pixels.dtype)
 
     def _fully_connected(self, widths: Sequence[int], features: int, classes: int) -> nn.Sequential:
         activation = activation_factory(self.activation or "qmetric", iterations=self.iterations)

@@ -81,7 +81,7 @@ class Loop:
         total = torch.zeros((), dtype=torch.float64, device=train.weights.device)
         for batch in self._batches(train):
             optimizer.zero_grad()
-            losses = self.loss(network(as_input(batch.x)), batch.labels)
+            losses = self.loss(_forward(network, batch.x), batch.labels)
             loss = (batch.weights * losses).mean()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -98,7 +98,7 @@ class Loop:
     def _batches(self, train: Samples) -> Iterator[Samples]:
         """All samples, or shuffled batches of as equal a size as can be: batch norm cannot train on a single one."""
         count = len(train.labels)
-        size = self.batch_size if isinstance(self.batch_size, int) else count if count <= _SMALL else _BATCH
+        size = (count if count <= _SMALL else _BATCH) if isinstance(self.batch_size, str) else int(self.batch_size)
         if size >= count:
             yield train
             return
@@ -125,16 +125,16 @@ class History:
         return f"loss {self.losses[-1]:.6f}{accuracy}"
 
 
-def as_input(x: Tensor) -> Tensor:
-    """What a network takes: features ``(N, features)`` as they are, images ``(N, C, H, W)`` as float pixels."""
-    return as_pixels(x) if x.ndim == 4 else x
-
-
 @torch.no_grad()
 def scores(network: nn.Module, x: Tensor) -> Tensor:
     """The network's scores ``(N, K)`` of features or images, in eval mode and in the precision of its weights."""
     with evaluating(network):
-        return torch.cat([network(as_input(batch)) for batch in torch.split(x, _SMALL)])
+        return torch.cat([_forward(network, batch) for batch in torch.split(x, _SMALL)])
+
+
+def _forward(network: nn.Module, x: Tensor) -> Tensor:
+    values = as_pixels(x) if x.ndim == 4 else x
+    return network(values.to(next(network.parameters()).dtype))
 
 
 def _accuracy(network: nn.Module, held: Samples) -> float:

@@ -36,7 +36,7 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
     Attributes:
         network_: the trained module, from an input to one score a class.
         classes_: ``(K,)``, the labels seen in `fit`.
-        n_features_in_: features seen in `fit`; for images, as scikit-learn counts, the channels.
+        n_features_in_: the number of values of a sample seen in `fit`.
         n_iter_: epochs of the last `fit`.
         loss_curve_: the mean loss of each of them.
     """
@@ -63,12 +63,12 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
     device: str
     verbose: bool
 
-    network_: nn.Module
+    network_: Any  # a module: the network's own interface, which Module does not tell
     classes_: np.ndarray
 
     @abstractmethod
     def _build(self, x: Tensor, classes: int) -> nn.Module:
-        """A network for inputs like `x`; random numbers may be drawn from PyTorch's state."""
+        """A network for inputs like `x`, on any device, in any precision; PyTorch's random state is seeded."""
 
     @abstractmethod
     def _loss(self) -> Loss:
@@ -109,17 +109,16 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         classes, labels = np.unique(targets, return_inverse=True)
         if warm and not np.array_equal(classes, self.classes_):
             raise ValueError(f"warm_start needs the classes of the last fit, {self.classes_}, got {classes}")
-        self.classes_ = classes
         by_class = compute_class_weight(class_weight, classes=classes, y=targets, sample_weight=weights)
         seed = check_random_state(self.random_state).randint(2**31)
         train, held = _samples(inputs, labels, weights * by_class[labels], validation_fraction, seed, device)
         with _seeded(seed, device):
-            if not warm:
-                self.network_ = self._build(train.x, len(classes)).to(device)
-            history = self._loop().run(self.network_, train, held)
+            network = self.network_ if warm else self._build(train.x, len(classes))
+            history = self._loop().run(network.to(device, train.weights.dtype), train, held)
         if not history.converged:
-            message = f"{type(self).__name__} stopped at max_iter={history.epochs} while the loss still fell"
+            message = f"{type(self).__name__} reached max_iter={history.epochs} before it converged: raise it, or tol"
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        self.network_, self.classes_ = network, classes
         self.n_iter_, self.loss_curve_ = history.epochs, history.losses
         if held is not None:
             self.validation_scores_ = history.scores
@@ -151,9 +150,7 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
     def _input(self, X: ArrayLike) -> Tensor:
         device = pick_device(self.device)
         self.network_.to(device)
-        dtype = next(self.network_.parameters()).dtype
-        x = torch.as_tensor(_writeable(self._check(X, reset=False)), device=device)
-        return x if x.dtype == torch.uint8 else x.to(dtype)
+        return torch.as_tensor(_writeable(self._check(X, reset=False)), device=device)
 
     def _codes(self, x: Tensor) -> Tensor:
         """What the last linear map of the network is given."""
@@ -180,11 +177,8 @@ def _samples(
     """What to train on, with weights of mean 1; and what is held out, for a fraction > 0, in proportion to classes."""
 
     def samples(X: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Samples:
-        x, weights = (
-            _writeable(X),
-            (weights / weights.mean()).astype(np.float64 if X.dtype == np.float64 else np.float32),
-        )
-        return Samples(*(torch.as_tensor(part, device=device) for part in (x, labels, weights)))
+        weights = (weights / weights.mean()).astype(np.float64 if X.dtype == np.float64 else np.float32)
+        return Samples(*(torch.as_tensor(part, device=device) for part in (_writeable(X), labels, weights)))
 
     if not validation_fraction:
         return samples(X, labels, weights), None

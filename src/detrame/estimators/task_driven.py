@@ -84,8 +84,7 @@ class TaskDrivenClassifier(NetworkClassifier):
     @property
     def dictionary_(self) -> np.ndarray:
         """The learned dictionary ``(k, features)``, an atom a row."""
-        layer: DictionaryLinear = self.network_.get_submodule("0")  # type: ignore[assignment]
-        return layer.dictionary.detach().T.cpu().numpy()
+        return self.network_[0].dictionary.detach().T.cpu().numpy()
 
     @available_if(is_probabilistic)
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
@@ -94,9 +93,9 @@ class TaskDrivenClassifier(NetworkClassifier):
 
     def _build(self, x: Tensor, classes: int) -> nn.Module:
         atoms = self.n_components or x.shape[1]
-        layer = _UnitAtoms(x.shape[1], atoms, sparsity=self.sparsity, damping=self.damping, dtype=x.dtype)
+        layer = _UnitAtoms(x.shape[1], atoms, sparsity=self.sparsity, damping=self.damping)
         layer.start_from(x)
-        return nn.Sequential(layer, nn.Linear(atoms, classes, dtype=x.dtype))
+        return nn.Sequential(layer, nn.Linear(atoms, classes))
 
     def _loss(self) -> Loss:
         return LOSSES[self.loss]
@@ -109,7 +108,7 @@ class _UnitAtoms(DictionaryLinear):
     def start_from(self, x: Tensor) -> None:
         """Take random samples ``(N, m)`` as atoms."""
         self.dictionary.copy_(x[torch.randint(len(x), (self.dictionary.shape[1],))].T)
-        self.dictionary.div_(self.dictionary.norm(dim=0).clamp_min(torch.finfo(x.dtype).tiny))
+        self.dictionary.div_(self.dictionary.norm(dim=0).clamp_min(torch.finfo(self.dictionary.dtype).tiny))
 
     @torch.no_grad()
     def project_(self) -> None:
