@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from detrame.bridge import from_dictionary, nearest_dictionary
     from detrame.conversion import convert
     from detrame.dictionary import DictionaryConv2d, DictionaryLinear
+    from detrame.estimators import DeTraMeClassifier
     from detrame.experiments import default_recipe
     from detrame.folding import fold
     from detrame.models import create_model, list_models
     from detrame.training import Recipe, Run, load, resume, train
 
 _HOME = {
+    "DeTraMeClassifier": "estimators",
     "DictionaryConv2d": "dictionary",
     "DictionaryLinear": "dictionary",
     "Recipe": "training",
@@ -43,6 +45,7 @@ _HOME = {
 }
 
 __all__ = [
+    "DeTraMeClassifier",
     "DictionaryConv2d",
     "DictionaryLinear",
     "QMetricReLU",

@@ -1,4 +1,8 @@
-"""Activations, and the seam through which networks get them: a factory ``(channels, kernel_size) -> nn.Module``."""
+"""Activations, and the seam through which networks get them: a factory ``(channels, kernel_size) -> nn.Module``.
+
+`kernel_size` is that of the convolution before; after a linear layer it is None, and the activation acts on the last
+axis.
+"""
 
 from collections.abc import Callable
 
@@ -14,7 +18,7 @@ from detrame.activations.qmetric import (
 )
 from detrame.errors import unknown
 
-ActivationFactory = Callable[[int, int], nn.Module]
+ActivationFactory = Callable[[int, int | None], nn.Module]
 
 __all__ = [
     "ACTIVATIONS",
@@ -34,7 +38,9 @@ def _relu(iterations: int) -> ActivationFactory:
 
 
 def _qmetric(iterations: int) -> ActivationFactory:
-    return lambda channels, kernel_size: QMetricReLU(channels, kernel_size, iterations)
+    return lambda channels, kernel_size: QMetricReLU(
+        channels, kernel_size, iterations, dim=0 if kernel_size is None else 2
+    )
 
 
 # A name here enrols the activation in the contract tests and on the command line.
@@ -42,7 +48,7 @@ ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {"relu": _relu, "qm
 
 
 def activation_factory(name: str, *, iterations: int = 2) -> ActivationFactory:
-    """The factory of a named activation: given channels and the filter size of the convolution before, a module."""
+    """The factory of a named activation: given channels and the filter size of the layer before, a module."""
     if name not in ACTIVATIONS:
         raise unknown("activation", name, ACTIVATIONS)
     return ACTIVATIONS[name](iterations)
