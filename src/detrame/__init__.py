@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from detrame import functional, prox
-    from detrame.activations import QMetricReLU, parameter_groups, project_, project_after
+    from detrame.activations import LISTA, SLSTM, QMetricReLU, parameter_groups, project_, project_after
     from detrame.conversion import convert
     from detrame.experiments import default_recipe
     from detrame.folding import fold
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from detrame.training import Recipe, Run, load, resume, train
 
 _HOME = {
+    "LISTA": "activations",
+    "SLSTM": "activations",
     "Recipe": "training",
     "Run": "training",
     "default_recipe": "experiments",
@@ -37,6 +39,8 @@ _HOME = {
 }
 
 __all__ = [
+    "LISTA",
+    "SLSTM",
     "QMetricReLU",
     "Recipe",
     "Run",

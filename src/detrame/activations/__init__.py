@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from torch import nn
 
+from detrame.activations.coupled import CoupledReLU
+from detrame.activations.lista import LISTA
 from detrame.activations.qmetric import (
     INITIALISATIONS,
     QMetricReLU,
@@ -12,6 +14,7 @@ from detrame.activations.qmetric import (
     project_after,
     q_metric_relus,
 )
+from detrame.activations.slstm import SLSTM
 from detrame.errors import unknown
 
 ActivationFactory = Callable[[int, int], nn.Module]
@@ -19,7 +22,10 @@ ActivationFactory = Callable[[int, int], nn.Module]
 __all__ = [
     "ACTIVATIONS",
     "INITIALISATIONS",
+    "LISTA",
+    "SLSTM",
     "ActivationFactory",
+    "CoupledReLU",
     "QMetricReLU",
     "activation_factory",
     "parameter_groups",
@@ -37,8 +43,21 @@ def _qmetric(iterations: int) -> ActivationFactory:
     return lambda channels, kernel_size: QMetricReLU(channels, kernel_size, iterations)
 
 
+def _lista(iterations: int) -> ActivationFactory:
+    return lambda channels, kernel_size: LISTA(channels, kernel_size, iterations)
+
+
+def _slstm(iterations: int) -> ActivationFactory:
+    return lambda channels, kernel_size: SLSTM(channels, kernel_size, iterations)
+
+
 # A name here enrols the activation in the contract tests and on the command line.
-ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {"relu": _relu, "qmetric": _qmetric}
+ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {
+    "relu": _relu,
+    "qmetric": _qmetric,
+    "lista": _lista,
+    "slstm": _slstm,
+}
 
 
 def activation_factory(name: str, *, iterations: int = 2) -> ActivationFactory:

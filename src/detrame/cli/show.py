@@ -42,10 +42,9 @@ def print_summaries(summaries: "Sequence[Summary]") -> None:
     for heading in ("parameters", "test, %", "best, %", "seeds", "train, s"):
         table.add_column(heading, justify="right")
     for row in summaries:
-        network = f"{row.model} {row.activation}" + (f" T={row.iterations}" if row.activation == "qmetric" else "")
         accuracy = Spread(row.mean, row.std, row.n)
         figures = [f"{row.parameters:,}", accuracy.text(2), f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
-        table.add_row(network, row.dataset, *figures)
+        table.add_row(_network(row), row.dataset, *figures)
     _print(table)
 
 
@@ -58,13 +57,17 @@ def print_accuracy(rows: "Sequence[Row]") -> None:
         table.add_column(heading, justify="right")
     table.add_column("verdict")
     for row in rows:
-        network = f"{row.model} {row.activation}" + (f" T={row.iterations}" if row.activation == "qmetric" else "")
         paper = Spread(row.paper, row.paper_std, 5).text(2)
         ours, gap = (
             ("", "") if row.mean is None else (Spread(row.mean, row.std, row.n).text(2), f"{row.mean - row.paper:+.2f}")
         )
-        table.add_row(network, row.dataset, paper, ours, gap, str(row.n or ""), row.verdict)
+        table.add_row(_network(row), row.dataset, paper, ours, gap, str(row.n or ""), row.verdict)
     _print(table)
+
+
+def _network(row: "Summary | Row") -> str:
+    iterated = row.activation != "relu"
+    return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterated else "")
 
 
 def print_parameters(cells: Sequence[tuple[str, str]], *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The paper's networks, ReLU or Q-Metric through one seam: :func:`create_model` and :func:`list_models`."""
+"""The paper's networks, their activation through one seam: :func:`create_model` and :func:`list_models`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -33,8 +33,8 @@ def create_model(
 
     Args:
         name: one of :func:`list_models`, or another of its family: ``resnet32``, ``wideresnet28_10``.
-        activation: "relu", "qmetric", or a factory ``(channels, kernel_size) -> nn.Module``.
-        iterations: of each Q-Metric ReLU.
+        activation: "relu", "qmetric", "lista", "slstm", or a factory ``(channels, kernel_size) -> nn.Module``.
+        iterations: of each activation but "relu".
         num_classes: the number of logits.
         in_channels: 3 for colour, 1 for grey.
         mean, std: by channel; the network then normalises its input itself, and takes pixels.

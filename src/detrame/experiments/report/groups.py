@@ -11,7 +11,7 @@ from detrame.experiments.spread import Spread
 from detrame.training.recipe import Recipe
 from detrame.training.runs import Run
 
-NAMES = {"relu": "ReLU", "qmetric": "Q-Metric"}
+NAMES = {"relu": "ReLU", "qmetric": "Q-Metric", "lista": "LISTA", "slstm": "SLSTM"}
 
 
 class Difference(NamedTuple):
