@@ -18,7 +18,6 @@ class _Tables(TyperGroup):
 
 app = typer.Typer(
     cls=_Tables,
-    no_args_is_help=True,
     rich_markup_mode=None,
     help="The paper's tables: run what is missing, show the rest.",
 )
