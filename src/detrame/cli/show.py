@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.experiments.controls import Control
     from detrame.experiments.plans import Summary
     from detrame.experiments.reproduce import Row
     from detrame.models import ModelInfo
@@ -62,6 +63,21 @@ def print_accuracy(rows: "Sequence[Row]") -> None:
             ("", "") if row.mean is None else (Spread(row.mean, row.std, row.n).text(2), f"{row.mean - row.paper:+.2f}")
         )
         table.add_row(_network(row), row.dataset, paper, ours, gap, str(row.n or ""), row.verdict)
+    _print(table)
+
+
+def print_controls(rows: "Sequence[Control]") -> None:
+    """The ReLU networks that cost as much as the Q-Metric one, beside it and its ReLU twin."""
+    from detrame.experiments.spread import Spread
+
+    table = _table("network", "matched in")
+    for heading in ("width", "parameters, M", "multiply-adds, M", "accuracy, %", "seeds"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        counts = [f"{row.parameters / 1e6:.2f}", f"{row.multiply_adds / 1e6:.1f}"]
+        accuracy = "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2)
+        matched = (row.matched or "").replace("_", "-")
+        table.add_row(f"{row.model} {row.activation}", matched, f"{row.width:g}", *counts, accuracy, str(row.n or ""))
     _print(table)
 
 

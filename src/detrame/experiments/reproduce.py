@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -12,7 +13,7 @@ from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, record, result_name, stored
 from detrame.experiments.spread import Spread
-from detrame.models import list_models
+from detrame.models import ModelInfo, list_models
 from detrame.training import OnEpoch, Recipe, Run, load, plan, resume_all
 
 ACTIVATIONS = ("relu", "qmetric")
@@ -139,6 +140,11 @@ def _network(recipe: Recipe) -> tuple[object, ...]:
     return recipe.dataset, recipe.model, recipe.activation, recipe.iterations, recipe.width
 
 
+def by_recipe(results: Sequence[Result], recipe: Recipe) -> list[Result]:
+    """The results of one recipe, whatever their seed."""
+    return [result for result in results if result.recipe.replace(seed=recipe.seed) == recipe]
+
+
 def accuracy_rows(results: Sequence[Result], wanted: Sequence[tuple[str, str]]) -> list[Row]:
     """The table, cell by cell, from full-length runs by the paper's recipe alone."""
     rows = []
@@ -146,7 +152,7 @@ def accuracy_rows(results: Sequence[Result], wanted: Sequence[tuple[str, str]]) 
         cell = paper.tables()["accuracy"][model][dataset]
         for activation in ACTIVATIONS:
             recipe = default_recipe(model, dataset, activation=activation)
-            found = [result for result in results if result.recipe.replace(seed=0) == recipe]
+            found = by_recipe(results, recipe)
             spread = Spread.of([result.scores.last for result in found]) if found else None
             rows.append(
                 Row(
@@ -177,6 +183,11 @@ class Parameters:
     paper: float | None
 
 
+@cache
+def _counted(num_classes: int) -> dict[str, ModelInfo]:
+    return list_models(num_classes=num_classes)
+
+
 def parameter_rows(wanted: Sequence[tuple[str, str]]) -> list[Parameters]:
     """Our parameter counts beside the paper's, which prints three: PlainNet 9's two and (wrongly) DeTraMe-Net 12's."""
     tables = paper.tables()
@@ -187,7 +198,7 @@ def parameter_rows(wanted: Sequence[tuple[str, str]]) -> list[Parameters]:
     }
     rows = []
     for dataset in dict.fromkeys(dataset for _, dataset in wanted):
-        infos = list_models(num_classes=100 if dataset == "cifar100" else 10)
+        infos = _counted(100 if dataset == "cifar100" else 10)
         for model in [model for model, name in wanted if name == dataset]:
             for activation, cost in infos[model]._asdict().items():
                 rows.append(Parameters(model, dataset, activation, cost.parameters, printed.get((model, activation))))

@@ -21,8 +21,9 @@ class Result:
 
 
 def result_name(recipe: Recipe) -> str:
-    """The name under which a run's result is stored, below ``results/accuracy``."""
-    return f"{recipe.dataset}/{recipe.model}-{recipe.activation}-{recipe.epochs}epochs-seed{recipe.seed}"
+    """The name under which a run's result is stored, below ``results/accuracy``; a width other than 1 is part of it."""
+    network = f"{recipe.model}-{recipe.activation}" + (f"-width{recipe.width:.4g}" if recipe.width != 1 else "")
+    return f"{recipe.dataset}/{network}-{recipe.epochs}epochs-seed{recipe.seed}"
 
 
 def record(run: Run, folder: Path) -> Path:
