@@ -12,6 +12,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.controls import Control
+    from detrame.experiments.ddl import Row as DDLRow
     from detrame.experiments.plans import Summary
     from detrame.experiments.reproduce import Row
     from detrame.models import ModelInfo
@@ -81,8 +82,49 @@ def print_controls(rows: "Sequence[Control]") -> None:
     _print(table)
 
 
-def _network(row: "Summary | Row") -> str:
-    iterated = row.activation != "relu"
+def print_ddl(rows: "Sequence[DDLRow]") -> None:
+    """The methods in one shape: accuracy and seconds per image, the paper's and ours, and where ours were measured."""
+    from detrame.experiments import ddl
+    from detrame.experiments.spread import Spread
+
+    def seconds(figure: float | None) -> str:
+        return "" if figure is None else f"{figure:.3g}"
+
+    table = _table("\nnetwork", "\ndata")
+    for heading in (
+        "\nepochs",
+        "parameters\nM",
+        "accuracy\npaper, %",
+        "\nours, %",
+        "\nseeds",
+        "train\npaper, s",
+        "\nours, s",
+        "test\npaper, s",
+        "\nours, s",
+    ):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        times = row.paper_train_s_per_image, row.train_s_per_image, row.paper_test_s_per_image, row.test_s_per_image
+        table.add_row(
+            _network(row),
+            row.dataset,
+            str(row.epochs),
+            "" if row.parameters is None else f"{row.parameters / 1e6:.2f}",
+            "" if row.paper is None else f"{row.paper:.2f}",
+            "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2),
+            str(row.n or ""),
+            *map(seconds, times),
+        )
+    _print(table)
+    print(f"Times are for one image; training is {ddl.PAPER_EPOCHS} epochs of it, as the paper counts, by those run.")
+    for dataset, ratio in ddl.coding_time_ratios(rows).items():
+        print(f"On {dataset}, DDL takes {ratio:.3g} times as long as Q-Metric for a test image; the paper says 100.")
+    for hardware in dict.fromkeys(row.hardware for row in rows if row.hardware):
+        print(f"Measured on {hardware}.")
+
+
+def _network(row: "Summary | Row | DDLRow") -> str:
+    iterated = row.activation not in ("relu", "ddl")
     return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterated else "")
 
 
