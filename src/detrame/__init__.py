@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from detrame import functional, prox
     from detrame.activations import LISTA, SLSTM, QMetricReLU, parameter_groups, project_, project_after
     from detrame.conversion import convert
+    from detrame.dictionary import DictionaryConv2d, DictionaryLinear
     from detrame.experiments import default_recipe
     from detrame.folding import fold
     from detrame.models import create_model, list_models
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _HOME = {
     "LISTA": "activations",
     "SLSTM": "activations",
+    "DictionaryConv2d": "dictionary",
+    "DictionaryLinear": "dictionary",
     "Recipe": "training",
     "Run": "training",
     "default_recipe": "experiments",
@@ -41,6 +44,8 @@ _HOME = {
 __all__ = [
     "LISTA",
     "SLSTM",
+    "DictionaryConv2d",
+    "DictionaryLinear",
     "QMetricReLU",
     "Recipe",
     "Run",

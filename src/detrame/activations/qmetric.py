@@ -1,7 +1,7 @@
 """The Q-Metric ReLU as a module, and the constraints on its parameters over a whole model."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -103,6 +103,10 @@ class QMetricReLU(CoupledReLU):
         self.gain.clamp_(0, 1)
         self.threshold.clamp_(min=0)
 
+    def undecayed(self) -> list[nn.Parameter]:
+        """The parameters that weight decay would only distort: gain and threshold."""
+        return [self.gain, self.threshold]
+
     def forward(self, input: Tensor) -> Tensor:  # named as nn.ReLU's, whose place it takes
         """The code of `input`, of the same shape."""
         tolerance = None if self.training else self.tolerance
@@ -123,10 +127,22 @@ def q_metric_relus(model: nn.Module) -> list[QMetricReLU]:
     return [module for module in model.modules() if isinstance(module, QMetricReLU)]
 
 
+@runtime_checkable
+class Constrained(Protocol):
+    """A module that keeps its parameters within constraints, and says which of them weight decay would distort."""
+
+    def project_(self) -> None:
+        """Restore the constraints, in place."""
+
+    def undecayed(self) -> list[nn.Parameter]:
+        """The parameters to leave out of weight decay."""
+
+
 def project_(model: nn.Module) -> None:
-    """Restore the constraints of every Q-Metric ReLU inside `model`, in place; other parameters are untouched."""
-    for module in q_metric_relus(model):
-        module.project_()
+    """Restore the constraints of every Q-Metric ReLU and dictionary layer inside `model`, in place."""
+    for module in model.modules():
+        if isinstance(module, Constrained):
+            module.project_()
 
 
 def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
@@ -141,10 +157,11 @@ def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
 def parameter_groups(model: nn.Module, weight_decay: float = 5e-4) -> list[dict[str, Any]]:
     """Parameter groups for an optimiser: `weight_decay` on everything but gain and threshold.
 
-    Decay would pull the gain from 1 and the threshold to 0, where neither is small by nature. Parameters that need no
-    gradient are left out, and so is an empty group.
+    Decay would pull the gain from 1 and the threshold to 0, where neither is small by nature; so with the learned
+    sparsity, damping and shift of a dictionary layer. Parameters that need no gradient are left out, and so is an
+    empty group.
     """
-    free = {id(p) for module in q_metric_relus(model) for p in (module.gain, module.threshold)}
+    free = {id(p) for module in model.modules() if isinstance(module, Constrained) for p in module.undecayed()}
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in parameters if id(p) not in free], "weight_decay": weight_decay},

@@ -1,4 +1,5 @@
-"""One optimisation step: forward, backward, SGD and the projections; on a GPU, captured once and replayed.
+"""One optimisation step: forward, backward, SGD and the projections; on a GPU, captured once and replayed
+(unless a module's work depends on the data, as a dictionary layer's does: ``capturable = False``).
 
 Eager and captured are one code path with one meaning: what is captured is the eager step.
 """
@@ -38,6 +39,8 @@ class Step:
             fused=on_gpu or None,
         )
         project_after(self.optimizer, model)
+        # A module whose work depends on the data (a dictionary layer) says that it cannot be captured.
+        self._capture = on_gpu and all(getattr(module, "capturable", True) for module in model.modules())
         self._graphs: dict[int, _Graph] = {}
 
     def set_lr(self, lr: float) -> None:
@@ -49,7 +52,7 @@ class Step:
 
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Step on images ``(B, C, H, W)`` in [0, 1] with labels ``(B,)``."""
-        if self.device.type != "cuda":
+        if not self._capture:
             return self._eager(images, labels)
         size = len(labels)
         if size not in self._graphs:  # an epoch has two sizes: full batches, and the last
