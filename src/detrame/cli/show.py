@@ -13,6 +13,7 @@ from rich.table import Table
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.controls import Control
     from detrame.experiments.ddl import Row as DDLRow
+    from detrame.experiments.depth import Row as DepthRow
     from detrame.experiments.plans import Summary
     from detrame.experiments.reproduce import Row
     from detrame.models import ModelInfo
@@ -119,12 +120,38 @@ def print_ddl(rows: "Sequence[DDLRow]") -> None:
     print(f"Times are for one image; training is {ddl.PAPER_EPOCHS} epochs of it, as the paper counts, by those run.")
     for dataset, ratio in ddl.coding_time_ratios(rows).items():
         print(f"On {dataset}, DDL takes {ratio:.3g} times as long as Q-Metric for a test image; the paper says 100.")
+    _print_hardware(rows)
+
+
+def print_depth(rows: "Sequence[DepthRow]") -> None:
+    """Accuracy by depth, a column for each method."""
+    from detrame.experiments.report.groups import NAMES
+    from detrame.experiments.spread import Spread
+
+    cells = {(row.depth, row.activation): row for row in rows}
+    activations = list(dict.fromkeys(row.activation for row in rows))
+    table = _table("layers")
+    for activation in activations:
+        table.add_column(f"{NAMES[activation]}, %", justify="right")
+    for depth in dict.fromkeys(row.depth for row in rows):
+        spreads = [
+            Spread(row.mean, row.std, row.n) if row.mean is not None else None
+            for row in (cells[depth, activation] for activation in activations)
+        ]
+        table.add_row(str(depth), *["" if spread is None else spread.text(2) for spread in spreads])
+    _print(table)
+    row = rows[0]
+    print(f"On {row.dataset}, {row.epochs} epochs, {row.width:.3g} of the published width.")
+    _print_hardware(rows)
+
+
+def _print_hardware(rows: "Sequence[DDLRow | DepthRow]") -> None:
     for hardware in dict.fromkeys(row.hardware for row in rows if row.hardware):
         print(f"Measured on {hardware}.")
 
 
 def _network(row: "Summary | Row | DDLRow") -> str:
-    iterated = row.activation not in ("relu", "ddl")
+    iterated = row.activation not in ("relu", "dictionary")
     return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterated else "")
 
 

@@ -3,7 +3,7 @@
 import typer
 from typer.core import TyperGroup
 
-from detrame.cli.reproduce import accuracy, controls, ddl, parameters
+from detrame.cli.reproduce import accuracy, controls, ddl, depth, parameters
 from detrame.errors import unknown
 
 
@@ -21,5 +21,5 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="The paper's tables: run what is missing, show the rest.",
 )
-for table in (accuracy.accuracy, parameters.parameters, controls.controls, ddl.ddl):
+for table in (accuracy.accuracy, parameters.parameters, controls.controls, ddl.ddl, depth.depth):
     app.command()(table)
