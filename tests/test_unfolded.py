@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 import detrame
-from detrame import LISTA, SLSTM, cli
+from detrame import LISTA, SLSTM, cli, operators
 from detrame.activations import CoupledReLU, q_metric_relus
+from detrame.functional import q_metric_relu
 from detrame.inference import layer_codes, predict
 from detrame.models import cost
-from tests.conftest import STRUCTURES, dense_matrix
+from tests.conftest import STRUCTURES, dense_matrix, problem
 
 Kind = type[LISTA] | type[SLSTM]
 UNFOLDED: dict[str, Kind] = {"lista": LISTA, "slstm": SLSTM}
@@ -120,6 +121,15 @@ def test_slstm_with_open_input_and_shut_forget_gate_is_lista() -> None:
     torch.testing.assert_close(slstm(z), lista(z))
 
 
+def test_a_q_metric_relu_is_lista_after_one_more_linear_map(structure: str) -> None:
+    """With Y = (diag(h) - W) Z in the place of Z, and one iteration less: the first one is linear up to its ReLU."""
+    z, coupling, gain, threshold = problem(structure)
+    lista, _ = module(LISTA, structure, iterations=2)
+    lista.load_state_dict({"coupling": coupling, "threshold": threshold})
+    y = operators.apply(operators.add_diagonal(-coupling, gain), z)
+    torch.testing.assert_close(lista(y), q_metric_relu(z, coupling, gain, threshold, iterations=3))
+
+
 def test_gradients_agree_with_finite_differences(kind: Kind) -> None:
     act, z = module(kind, "conv1d, groups", iterations=2)
     randomised(act)
@@ -182,7 +192,7 @@ def test_runs_are_trained_summed_up_and_reported(tmp_path: Path, capsys: pytest.
         command = ["train", "plainnet3", "--activation", activation, "--epochs", "1", "--set", "width=0.05"]
         assert cli.run([*command, "--out", str(tmp_path / activation)]) == 0
     assert "plainnet3 slstm T=2" in capsys.readouterr().out
-    assert cli.run(["report", *[str(tmp_path / name) for name in UNFOLDED], "--out", str(tmp_path / "page.html")]) == 0
+    assert cli.run(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert "LISTA" in page
     assert "SLSTM" in page

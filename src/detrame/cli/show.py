@@ -141,7 +141,7 @@ def print_depth(rows: "Sequence[DepthRow]") -> None:
         table.add_row(str(depth), *["" if spread is None else spread.text(2) for spread in spreads])
     _print(table)
     row = rows[0]
-    print(f"On {row.dataset}, {row.epochs} epochs, {row.width:.3g} of the published width.")
+    print(f"On {row.dataset}; epochs: {row.epochs}; width: {row.width:.3g} of the published.")
     _print_hardware(rows)
 
 
