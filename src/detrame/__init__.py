@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from detrame import functional, prox
     from detrame.activations import LISTA, SLSTM, QMetricReLU, parameter_groups, project_, project_after
+    from detrame.bridge import from_dictionary, nearest_dictionary
     from detrame.conversion import convert
     from detrame.dictionary import DictionaryConv2d, DictionaryLinear
     from detrame.experiments import default_recipe
@@ -27,12 +28,14 @@ _HOME = {
     "Run": "training",
     "default_recipe": "experiments",
     "load": "training",
+    "nearest_dictionary": "bridge",
     "resume": "training",
     "train": "training",
     "QMetricReLU": "activations",
     "convert": "conversion",
     "create_model": "models",
     "fold": "folding",
+    "from_dictionary": "bridge",
     "functional": "",
     "list_models": "models",
     "parameter_groups": "activations",
@@ -53,9 +56,11 @@ __all__ = [
     "create_model",
     "default_recipe",
     "fold",
+    "from_dictionary",
     "functional",
     "list_models",
     "load",
+    "nearest_dictionary",
     "parameter_groups",
     "project_",
     "project_after",

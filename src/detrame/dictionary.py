@@ -47,9 +47,8 @@ class DictionaryLayer(nn.Module):
         super().__init__()
         _check_problem(dictionary.numel() // atoms, atoms, sparsity, damping, learned)
         self.dictionary = nn.Parameter(dictionary)
-        starts = {"sparsity": torch.tensor(sparsity), "damping": torch.tensor(damping), "shift": torch.zeros(atoms)}
-        for name, start in starts.items():
-            value = start.to(dictionary)
+        for name, start in (("sparsity", sparsity), ("damping", damping), ("shift", [0.0] * atoms)):
+            value = torch.tensor(start, device=dictionary.device, dtype=dictionary.dtype)
             if name in learned:
                 self.register_parameter(name, nn.Parameter(value))
             else:
@@ -181,6 +180,7 @@ class DictionaryConv2d(DictionaryLayer):
         kernel = _pair("kernel_size", kernel_size)
         shape = check_count("atoms", atoms), check_count("in_channels", in_channels), *kernel
         super().__init__(torch.empty(shape, device=device, dtype=dtype), atoms, sparsity, damping, learned)
+        self.kernel_size = kernel
         self.stride = _pair("stride", stride)
         self.padding = _pair("padding", padding, minimum=0)
 
@@ -201,8 +201,8 @@ class DictionaryConv2d(DictionaryLayer):
 
     def extra_repr(self) -> str:
         """What is seen of this module when it is printed."""
-        atoms, channels, *kernel = self.dictionary.shape
-        shape = f"{channels}, {atoms}, kernel_size={tuple(kernel)}, stride={self.stride}, padding={self.padding}"
+        atoms, channels, *_ = self.dictionary.shape
+        shape = f"{channels}, {atoms}, kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
         return f"{shape}, {super().extra_repr()}"
 
 
