@@ -9,7 +9,9 @@ import pytest
 
 from detrame import cli
 from detrame.experiments import ddl, default_recipe, depth, paper, report
+from detrame.experiments.report.groups import NAMES
 from detrame.experiments.results import Result, stored
+from detrame.experiments.spread import NBSP, Spread
 from detrame.training import Recipe, Scores, find, train
 from tests.training import tiny
 
@@ -168,3 +170,51 @@ def test_what_has_not_run_is_left_blank(tmp_path: Path, capsys: pytest.CaptureFi
 def test_wrong_arguments(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["reproduce", *arguments]) == 2
     assert complaint in capsys.readouterr().err
+
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "ddl.md").read_text()
+
+
+def line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.2g}"
+
+
+def accuracy(row: ddl.Row | depth.Row) -> str:
+    return "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2).replace(NBSP, " ")
+
+
+def ddl_lines() -> list[str]:
+    """The page's rows: for every stored length of every method, the paper's figures and ours."""
+    known = stored(ROOT / "results", table=ddl.TABLE)
+    return [
+        line(
+            NAMES[row.activation],
+            str(row.epochs),
+            f"{(row.parameters or 0) / 1e6:.2f}",
+            "" if row.paper is None else f"{row.paper:.2f}",
+            accuracy(row),
+            figure(row.paper_train_s_per_image),
+            figure(row.train_s_per_image),
+            figure(row.paper_test_s_per_image),
+            figure(row.test_s_per_image),
+        )
+        for dataset in ddl.DATASETS
+        for row in ddl.rows(known, dataset, list(ddl.METHODS))
+        if row.n
+    ]
+
+
+def depth_lines() -> list[str]:
+    rows = depth.rows(stored(ROOT / "results", table=depth.TABLE), "digits", depth.METHODS, depth.DEPTHS)
+    measured = dict.fromkeys(row.depth for row in rows if row.n)
+    return [line(str(layers), *[accuracy(row) for row in rows if row.depth == layers]) for layers in measured]
+
+
+@pytest.mark.parametrize("row", [*ddl_lines(), *depth_lines()])
+def test_the_page_s_figures_are_those_of_the_stored_runs(row: str) -> None:
+    assert row in PAGE
