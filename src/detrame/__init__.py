@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from detrame import functional, prox
-    from detrame.activations import QMetricReLU, parameter_groups, project_, project_after
+    from detrame.activations import LISTA, SLSTM, QMetricReLU, parameter_groups, project_, project_after
     from detrame.bridge import from_dictionary, nearest_dictionary
     from detrame.conversion import convert
     from detrame.dictionary import DictionaryConv2d, DictionaryLinear
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "DeTraMeClassifier": "estimators",
+    "LISTA": "activations",
+    "SLSTM": "activations",
     "DictionaryConv2d": "dictionary",
     "DictionaryLinear": "dictionary",
     "Recipe": "training",
@@ -45,6 +47,8 @@ _HOME = {
 }
 
 __all__ = [
+    "LISTA",
+    "SLSTM",
     "DeTraMeClassifier",
     "DictionaryConv2d",
     "DictionaryLinear",

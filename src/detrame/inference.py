@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from detrame.activations import QMetricReLU
+from detrame.activations import CoupledReLU, QMetricReLU
 from detrame.functional import q_metric_relu
-from detrame.modes import evaluating
+from detrame.modes import capturable, evaluating
 
 
 def predict(model: nn.Module, images: Tensor, *, batch_size: int = 1000) -> Tensor:
@@ -39,7 +39,7 @@ class Predictor:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, classes)`` in float32 of images ``(N, C, H, W)``."""
-        if not images.is_cuda:
+        if not images.is_cuda or not capturable(self._model):
             return predict(self._model, images, batch_size=self._batch_size)
         return torch.cat([self._replayed(batch) for batch in torch.split(images, self._batch_size)])
 
@@ -93,12 +93,13 @@ def fooling_rate(before: Tensor, after: Tensor) -> float:
 
 
 class LayerCodes(NamedTuple):
-    """What one Q-Metric ReLU did with some images.
+    """What one activation did with some images.
 
     Attributes:
         name: of the module in the network.
         sparsity: share of the codes that are zero.
-        residuals: ``(iterations,)``, the largest change of a code at each iteration, relative to the largest code.
+        residuals: ``(iterations,)``, the largest change of a code at each iteration, relative to the largest code;
+            empty for all but a Q-Metric ReLU.
     """
 
     name: str
@@ -108,7 +109,7 @@ class LayerCodes(NamedTuple):
 
 @torch.no_grad()
 def layer_codes(model: nn.Module, images: Tensor) -> list[LayerCodes]:
-    """The codes of every Q-Metric ReLU (and, without residuals, of every ReLU) in the order they are computed."""
+    """The codes of every activation, ReLU or iterated, in the order they are computed; residuals of Q-Metric ReLUs."""
     found: list[LayerCodes] = []
 
     def look(name: str, module: nn.Module, z: Tensor, u: Tensor) -> None:
@@ -130,7 +131,7 @@ def _activations_watched(model: nn.Module, look: Callable[[str, nn.Module, Tenso
     handles = [
         module.register_forward_hook(lambda m, args, u, name=name: look(name, m, args[0], u))
         for name, module in model.named_modules()
-        if isinstance(module, nn.ReLU | QMetricReLU)
+        if isinstance(module, nn.ReLU | CoupledReLU)
     ]
     try:
         yield

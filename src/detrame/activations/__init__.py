@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from torch import nn
 
+from detrame.activations.coupled import CoupledReLU
+from detrame.activations.lista import LISTA
 from detrame.activations.qmetric import (
     INITIALISATIONS,
     QMetricReLU,
@@ -16,6 +18,7 @@ from detrame.activations.qmetric import (
     project_after,
     q_metric_relus,
 )
+from detrame.activations.slstm import SLSTM
 from detrame.errors import unknown
 
 ActivationFactory = Callable[[int, int | None], nn.Module]
@@ -23,7 +26,10 @@ ActivationFactory = Callable[[int, int | None], nn.Module]
 __all__ = [
     "ACTIVATIONS",
     "INITIALISATIONS",
+    "LISTA",
+    "SLSTM",
     "ActivationFactory",
+    "CoupledReLU",
     "QMetricReLU",
     "activation_factory",
     "parameter_groups",
@@ -43,8 +49,21 @@ def _qmetric(iterations: int) -> ActivationFactory:
     )
 
 
+def _lista(iterations: int) -> ActivationFactory:
+    return lambda channels, kernel_size: LISTA(channels, kernel_size, iterations)
+
+
+def _slstm(iterations: int) -> ActivationFactory:
+    return lambda channels, kernel_size: SLSTM(channels, kernel_size, iterations)
+
+
 # A name here enrols the activation in the contract tests and on the command line.
-ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {"relu": _relu, "qmetric": _qmetric}
+ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {
+    "relu": _relu,
+    "qmetric": _qmetric,
+    "lista": _lista,
+    "slstm": _slstm,
+}
 
 
 def activation_factory(name: str, *, iterations: int = 2) -> ActivationFactory:

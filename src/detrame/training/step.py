@@ -16,6 +16,7 @@ from torch.optim import SGD
 
 from detrame.activations import parameter_groups, project_after
 from detrame.inference import as_pixels, precision
+from detrame.modes import capturable
 
 _WARM_UPS = 3
 
@@ -45,8 +46,7 @@ class Step:
             fused=on_gpu or None,
         )
         project_after(self.optimizer, model)
-        # A module whose work depends on the data (a dictionary layer) says that it cannot be captured.
-        self._capture = on_gpu and all(getattr(module, "capturable", True) for module in model.modules())
+        self._capture = on_gpu and capturable(model)
         self._forward = _fused(model) if fused and self._capture else model
         self._graphs: dict[int, _Graph] = {}
 

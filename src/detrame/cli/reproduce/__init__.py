@@ -3,7 +3,7 @@
 import typer
 from typer.core import TyperGroup
 
-from detrame.cli.reproduce import accuracy, controls, page, parameters, robustness, timing
+from detrame.cli.reproduce import accuracy, controls, ddl, depth, page, parameters, robustness, timing
 from detrame.errors import unknown
 
 
@@ -26,6 +26,8 @@ TABLES = (
     parameters.parameters,
     timing.timing,
     controls.controls,
+    ddl.ddl,
+    depth.depth,
     robustness.uap,
     robustness.noise,
     page.page,
