@@ -138,6 +138,15 @@ def test_a_sample_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
     assert code.min() >= 0
 
 
+def test_large_batches_are_solved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, dictionary = coding_problem(50, 8, 12)
+    layer = linear_layer(dictionary)
+    whole = layer(x)
+    monkeypatch.setattr(active_set, "_LARGEST_PART", 100)
+    monkeypatch.setattr(active_set, "_CHUNK", {"cpu": 64})
+    torch.testing.assert_close(layer(x), whole, atol=1e-12, rtol=0)
+
+
 def test_the_norm_is_bounded_from_above_and_closely() -> None:
     for size, atoms in ((4, 30), (30, 30), (50, 3)):
         _, dictionary = coding_problem(1, size, atoms)
@@ -231,6 +240,17 @@ def test_float32_and_autocast() -> None:
         conv(images.double())
     with pytest.raises(TypeError, match="convert one of them"):
         DictionaryLinear(3, 4)(torch.zeros(2, 3).half())
+
+
+def test_the_minimiser_knows_no_autocast() -> None:
+    x, dictionary = coding_problem(20, 12, 20, dtype=torch.float32)
+    hessian, target = dictionary.T @ dictionary, (x @ dictionary - 0.1).requires_grad_()
+    code = nonnegative_minimiser(hessian, target)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        same = nonnegative_minimiser(hessian.requires_grad_(), target)
+        (gradient,) = torch.autograd.grad(same.sum(), hessian, retain_graph=True)
+    torch.testing.assert_close(same, code, atol=0, rtol=0)
+    torch.testing.assert_close(gradient, torch.autograd.grad(same.sum(), hessian)[0], atol=0, rtol=0)
 
 
 def test_atoms_start_with_unit_norm() -> None:
