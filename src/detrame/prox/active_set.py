@@ -53,7 +53,7 @@ class _Minimiser(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hessian: Tensor, target: Tensor) -> Tensor:
         size = target.shape[-1]
-        parts = target.reshape(-1, size).split(max(1, _LARGEST_PART // size))
+        parts = torch.split(target.reshape(-1, size), max(1, _LARGEST_PART // size))
         code = torch.cat([solve(hessian, part)[0].to(target.dtype) for part in parts])
         ctx.save_for_backward(hessian, code)
         return code.reshape(target.shape)
