@@ -108,6 +108,7 @@ def test_zero_codes_full_codes_zero_atoms_and_empty_batches() -> None:
     torch.testing.assert_close(full, torch.full_like(full, 0.45))
     with_zero = torch.cat([dictionary, torch.zeros(8, 1, dtype=torch.float64)], 1)
     assert not linear_layer(with_zero, damping=0.0)(x)[:, 5].any()
+    assert not linear_layer(0 * dictionary, damping=0.0)(x).any()
     for shape in ((0, 8), (3, 0, 8)):
         layer = linear_layer(dictionary)
         code = layer(torch.zeros(shape, dtype=torch.float64))

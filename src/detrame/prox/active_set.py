@@ -109,10 +109,11 @@ def _improved(code: Tensor, hessian: Tensor, target: Tensor) -> tuple[Tensor, Te
 
 
 def _unit_diagonal(hessian: Tensor) -> tuple[Tensor, Tensor]:
-    """``SHS`` in float64 with the diagonal 1, and the diagonal of S; an atom of no norm, coded 0, is left as it is."""
+    """``SHS`` in float64 with the diagonal 1, and the diagonal of S."""
     hessian = hessian.double()
-    diagonal = hessian.diagonal()
-    scale = torch.where(diagonal > 0, diagonal, 1.0).rsqrt()
+    # An atom of no norm, and without damping, has the code 0; a diagonal of 1 tells that as well as one of 0.
+    hessian = hessian + torch.diag((hessian.diagonal() <= 0).double())
+    scale = hessian.diagonal().rsqrt()
     return scale[:, None] * hessian * scale, scale
 
 
@@ -165,9 +166,9 @@ def _solve_on(support: Tensor, hessian: Tensor, right: Tensor) -> Tensor:
 
 def _solve(systems: Tensor, right: Tensor) -> Tensor:
     """``(n, s)``, the solutions of symmetric systems ``(n, s, s)`` of unit diagonal; of least norm where singular."""
-    factors, _ = torch.linalg.cholesky_ex(systems)
+    factors, failed = torch.linalg.cholesky_ex(systems)
     solved = torch.cholesky_solve(right[..., None], factors)
-    regular = (factors.diagonal(dim1=1, dim2=2).square() > _SINGULAR).all(1)  # a failed factor has other pivots, or NaN
+    regular = (failed == 0) & (factors.diagonal(dim1=1, dim2=2).square() > _SINGULAR).all(1)
     singular = (~regular).nonzero().flatten()
     if len(singular):
         # (M + eps)^-1 M (M + eps)^-1 is the inverse where eigenvalues are large, and 0 where they are 0.
