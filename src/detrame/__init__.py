@@ -10,16 +10,20 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from detrame import functional, prox
-    from detrame.activations import QMetricReLU, parameter_groups, project_, project_after
+    from detrame.activations import LISTA, SLSTM, QMetricReLU, parameter_groups, project_, project_after
     from detrame.bridge import from_dictionary, nearest_dictionary
     from detrame.conversion import convert
     from detrame.dictionary import DictionaryConv2d, DictionaryLinear
+    from detrame.estimators import DeTraMeClassifier
     from detrame.experiments import default_recipe
     from detrame.folding import fold
     from detrame.models import create_model, list_models
     from detrame.training import Recipe, Run, load, resume, train
 
 _HOME = {
+    "DeTraMeClassifier": "estimators",
+    "LISTA": "activations",
+    "SLSTM": "activations",
     "DictionaryConv2d": "dictionary",
     "DictionaryLinear": "dictionary",
     "Recipe": "training",
@@ -43,6 +47,9 @@ _HOME = {
 }
 
 __all__ = [
+    "LISTA",
+    "SLSTM",
+    "DeTraMeClassifier",
     "DictionaryConv2d",
     "DictionaryLinear",
     "QMetricReLU",

@@ -6,6 +6,7 @@ step costs nothing. Which is taken for a shape is measured (:mod:`detrame.kernel
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,6 @@ from detrame.kernels.tiles import sum_programs
 
 FEW = 64  # channels up to which the kernels here are tried
 _PATCH = 32  # values up to which a patch is taken whole: that of a 3x3 kernel on 3 colours
-_ROWS = 128  # pixels of a tile
 _PROGRAMS = 264  # two for each multiprocessor of an H200
 
 
@@ -236,6 +236,10 @@ def _block(channels: int, most: int) -> int:
     return min(max(16, triton.next_power_of_2(channels)), most)
 
 
+def _block_rows(rows: int) -> int:
+    return 128 if rows >= 128 * 132 else 64  # or there would not be a tile for each multiprocessor
+
+
 def _by_tiles(
     x: Tensor,
     weight: Tensor,
@@ -248,7 +252,8 @@ def _by_tiles(
 ) -> Tensor:
     """A convolution into `out`, with an epilogue on `raw` and `threshold`."""
     images, outputs, height, width = out.shape
-    inputs, rows, block_rows = x.shape[1], images * height * width, _ROWS
+    inputs, rows = x.shape[1], images * height * width
+    block_rows = _block_rows(rows)
     sizes = (rows, height, width, x.shape[2], x.shape[3])
     meta = {"inputs": inputs, "outputs": outputs, **shape._asdict(), "block_rows": block_rows}
     if weight[0].numel() <= _PATCH and not epilogue:
@@ -269,7 +274,8 @@ def _back_by_tiles(grad: Tensor, weight: Tensor, shape: Shape, out: Tensor, code
     """The gradient of the input into `out`; with a `code`, masked by it."""
     images, outputs, height, width = out.shape
     rows, phases = images * height * width, shape.stride**2
-    inputs, block_outputs, block_rows = grad.shape[1], _block(outputs, 128 if shape.stride > 1 else 64), _ROWS
+    inputs, block_outputs = grad.shape[1], _block(outputs, 128 if shape.stride > 1 else 64)
+    block_rows = _block_rows(rows)
     grid = triton.cdiv(triton.cdiv(rows, phases), block_rows), triton.cdiv(outputs, block_outputs), phases
     _convolve_back[grid](
         grad, weight, out, grad if code is None else code, rows, height, width, grad.shape[2], grad.shape[3],
@@ -282,7 +288,8 @@ def _back_by_tiles(grad: Tensor, weight: Tensor, shape: Shape, out: Tensor, code
 
 def _weight_gradient_by_tiles(grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
     images, outputs, height, width = grad.shape
-    inputs, rows, block_rows = x.shape[1], images * height * width, _ROWS
+    inputs, rows = x.shape[1], images * height * width
+    block_rows = 64 if min(inputs, outputs) >= 64 else 128  # the more channels, the more sums a tile holds
     meta = {"inputs": inputs, "outputs": outputs, **shape._asdict(), "block_rows": block_rows, "num_stages": 3}
     whole = weight[0].numel() <= _PATCH
     block_inputs, block_outputs = _block(inputs, 64), _block(outputs, 128 if whole else 64)
@@ -305,8 +312,9 @@ def _worth_trying(weight: Tensor) -> bool:
 
 
 def _worth_trying_back(weight: Tensor, shape: Shape) -> bool:
-    # With a stride, cuDNN's gradient of the input is slow at any width.
-    return _worth_trying(weight) or (shape.stride > 1 and weight.shape[2] in (1, 3))
+    # With a stride, cuDNN's gradient of the input is slow for more channels still.
+    most = FEW if shape.stride == 1 else 2 * FEW if shape.kernel == 3 else 512
+    return min(weight.shape[:2]) <= most and weight.shape[2] in (1, 3)
 
 
 def _key(what: str, x: Tensor, weight: Tensor, shape: Shape) -> tuple[object, ...]:
@@ -317,12 +325,22 @@ def convolve(x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
     """The convolution of x ``(N, C_in, H, W)`` with a weight ``(C_out, C_in, kernel, kernel)``."""
 
     def library() -> Tensor:
-        return F.conv2d(x, weight, stride=shape.stride, padding=shape.padding)
+        with _plans():
+            return F.conv2d(x, weight, stride=shape.stride, padding=shape.padding)
 
     def tiles() -> Tensor:
         return _by_tiles(x, weight, shape, _empty(x, weight, shape))
 
     return fastest(_key("forward", x, weight, shape), [tiles, library] if _worth_trying(weight) else [library])
+
+
+def _plans() -> AbstractContextManager[None]:
+    """cuDNN's plans chosen by measurement, among all it has.
+
+    It keeps plans by shape and by whether TF32 is allowed, which is nothing to half precision: not allowing it keeps
+    these plans apart from those of code that does not ask for measured ones.
+    """
+    return torch.backends.cudnn.flags(enabled=True, benchmark=True, benchmark_limit=0, allow_tf32=False)
 
 
 def _empty(x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
@@ -333,9 +351,10 @@ def _empty(x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
 
 def _back(grad: Tensor, like: Tensor, weight: Tensor, shape: Shape, wanted: list[bool]) -> tuple[Tensor, ...]:
     stride, padding = [shape.stride] * 2, [shape.padding] * 2
-    return torch.ops.aten.convolution_backward(
-        grad, like, weight, None, stride, padding, [1, 1], False, [0, 0], 1, wanted
-    )
+    with _plans():
+        return torch.ops.aten.convolution_backward(
+            grad, like, weight, None, stride, padding, [1, 1], False, [0, 0], 1, wanted
+        )
 
 
 def convolve_back(
@@ -371,14 +390,16 @@ def step(u: Tensor, coupling: Tensor, raw: Tensor, threshold: Tensor, out: Tenso
     shape = same_size(coupling)
 
     def library() -> Tensor:
-        product = F.conv2d(u, coupling, padding=shape.padding)
+        with _plans():
+            product = F.conv2d(u, coupling, padding=shape.padding)
         return subtract_relu(product, raw, threshold, product if out is None else out)
 
     def fused_library() -> Tensor:
         ones = [1, 1]
-        return torch.cudnn_convolution_add_relu(
-            u, coupling, raw, -1.0, -threshold.to(u.dtype), ones, [shape.padding] * 2, ones, 1
-        )
+        with _plans():
+            return torch.cudnn_convolution_add_relu(
+                u, coupling, raw, -1.0, -threshold.to(u.dtype), ones, [shape.padding] * 2, ones, 1
+            )
 
     def tiles() -> Tensor:
         result = torch.empty_like(u) if out is None else out

@@ -1,7 +1,7 @@
 """Batch normalisation in training, with what stands around it: a sum before, a residual sum and a ReLU after.
 
-Forward is a pass that reduces, the combination of its partial results, and a pass that maps; so is backward, which
-recomputes the ReLU's mask from the input rather than reading the output, unless a residual was added.
+Forward is a pass that reduces, the sum of its partial results, and a pass that maps; so is backward, which recomputes
+the ReLU's mask from the input rather than reading the output, unless a residual was added.
 """
 
 from typing import Any, NamedTuple
@@ -27,14 +27,19 @@ class Norm(NamedTuple):
 
 @triton.jit
 def _moments(
-    x, other, summed, means, squares, rows, add: tl.constexpr,
+    x, other, summed, sums, squares, rows, add: tl.constexpr,
     channels: tl.constexpr, block_rows: tl.constexpr, block_channels: tl.constexpr,
 ):  # fmt: skip
-    """Mean and sum of squared deviations of one program's rows, by channel; with `add`, of x + other, stored too."""
+    """The sums of x, and of its squares, over one program's rows; with `add`, of x + other, which is stored too.
+
+    Both are about the first row's values instead of 0, so that a large mean costs no precision.
+    """
     column = tl.program_id(1) * block_channels + tl.arange(0, block_channels)
     inside = column < channels
-    # Deviations from some value of the channel, not from 0: a large mean then costs no precision.
-    about = tl.load(x + tl.program_id(0) * block_rows * channels + column, mask=inside, other=0).to(tl.float32)
+    about = tl.load(x + column, mask=inside, other=0).to(tl.float32)
+    if add:
+        about += tl.load(other + column, mask=inside, other=0).to(tl.float32)
+        about = about.to(summed.dtype.element_ty).to(tl.float32)
     total = tl.zeros((block_rows, block_channels), tl.float32)
     squared = tl.zeros((block_rows, block_channels), tl.float32)
     for first in range(tl.program_id(0) * block_rows, rows, tl.num_programs(0) * block_rows):
@@ -48,69 +53,36 @@ def _moments(
         deviation = tl.where(mask, value - about[None, :], 0)
         total += deviation
         squared += deviation * deviation
-    count = _rows_of(tl.program_id(0), rows, tl.num_programs(0), block_rows)
-    shift = tl.sum(total, 0) / count
     place = tl.program_id(0) * channels + column
-    tl.store(means + place, about + shift, mask=inside)
-    tl.store(squares + place, tl.sum(squared, 0) - shift * shift * count, mask=inside)
-
-
-@triton.jit
-def _rows_of(program, rows, programs, block_rows: tl.constexpr):
-    """How many rows a program's tiles have together."""
-    tiles = (rows + block_rows - 1) // block_rows
-    mine = (tiles - program + programs - 1) // programs
-    last = (tiles - 1) % programs == program  # whose last tile may be short
-    return (mine * block_rows - tl.where(last, tiles * block_rows - rows, 0)).to(tl.float32)
-
-
-@triton.jit
-def _combine_moments(
-    means, squares, weight, bias, running_mean, running_var, saved, momentum, eps, rows, programs,
-    channels: tl.constexpr, tile_rows: tl.constexpr, block_programs: tl.constexpr, block: tl.constexpr,
-):  # fmt: skip
-    """The moments of all rows from those of each program's; `saved` is (4, C): mean, rstd, scale, shift."""
-    column = tl.program_id(0) * block + tl.arange(0, block)
-    inside = column < channels
-    mean = tl.zeros((block,), tl.float32)
-    for first in range(0, programs, block_programs):
-        program = first + tl.arange(0, block_programs)
-        some = (program < programs)[:, None] & inside[None, :]
-        count = tl.where(program < programs, _rows_of(program, rows, programs, tile_rows), 0)
-        part = tl.load(means + program[:, None] * channels + column[None, :], mask=some, other=0)
-        mean += tl.sum(part * count[:, None], 0)
-    mean = mean / rows
-    variance = tl.zeros((block,), tl.float32)
-    for first in range(0, programs, block_programs):
-        program = first + tl.arange(0, block_programs)
-        some = (program < programs)[:, None] & inside[None, :]
-        count = tl.where(program < programs, _rows_of(program, rows, programs, tile_rows), 0)
-        place = program[:, None] * channels + column[None, :]
-        apart = tl.load(means + place, mask=some, other=0) - mean[None, :]
-        variance += tl.sum(tl.load(squares + place, mask=some, other=0) + apart * apart * count[:, None], 0)
-    variance = variance / rows
-    rstd = tl.rsqrt(variance + eps)
-    scale = tl.load(weight + column, mask=inside, other=0) * rstd
-    tl.store(saved + column, mean, mask=inside)
-    tl.store(saved + channels + column, rstd, mask=inside)
-    tl.store(saved + 2 * channels + column, scale, mask=inside)
-    tl.store(saved + 3 * channels + column, tl.load(bias + column, mask=inside, other=0) - mean * scale, mask=inside)
-    before = tl.load(running_mean + column, mask=inside, other=0)
-    tl.store(running_mean + column, before + momentum * (mean - before), mask=inside)
-    before = tl.load(running_var + column, mask=inside, other=0)
-    unbiased = variance * (rows / tl.maximum(rows - 1, 1))
-    tl.store(running_var + column, before + momentum * (unbiased - before), mask=inside)
+    tl.store(sums + place, tl.sum(total, 0), mask=inside)
+    tl.store(squares + place, tl.sum(squared, 0), mask=inside)
 
 
 @triton.jit
 def _normalise(
-    x, residual, out, saved, rows, relu: tl.constexpr, add: tl.constexpr,
+    x, residual, out, sums, weight, bias, running_mean, running_var, saved, momentum, eps, rows,
+    relu: tl.constexpr, add: tl.constexpr,
     channels: tl.constexpr, block_rows: tl.constexpr, block_channels: tl.constexpr,
 ):  # fmt: skip
+    """`sums` (2, C) are those of `_moments` over all rows; `saved` (4, C) becomes mean, 1 / std, scale and shift."""
     column = tl.program_id(1) * block_channels + tl.arange(0, block_channels)
     inside = column < channels
-    scale = tl.load(saved + 2 * channels + column, mask=inside, other=0)
-    shift = tl.load(saved + 3 * channels + column, mask=inside, other=0)
+    away = tl.load(sums + column, mask=inside, other=0) / rows
+    mean = tl.load(x + column, mask=inside, other=0).to(tl.float32) + away
+    variance = tl.maximum(tl.load(sums + channels + column, mask=inside, other=0) / rows - away * away, 0)
+    rstd = tl.rsqrt(variance + eps)
+    scale = tl.load(weight + column, mask=inside, other=0) * rstd
+    shift = tl.load(bias + column, mask=inside, other=0) - mean * scale
+    if tl.program_id(0) == 0:
+        tl.store(saved + column, mean, mask=inside)
+        tl.store(saved + channels + column, rstd, mask=inside)
+        tl.store(saved + 2 * channels + column, scale, mask=inside)
+        tl.store(saved + 3 * channels + column, shift, mask=inside)
+        before = tl.load(running_mean + column, mask=inside, other=0)
+        tl.store(running_mean + column, before + momentum * (mean - before), mask=inside)
+        before = tl.load(running_var + column, mask=inside, other=0)
+        unbiased = variance * (rows / tl.maximum(rows - 1, 1))
+        tl.store(running_var + column, before + momentum * (unbiased - before), mask=inside)
     for first in range(tl.program_id(0) * block_rows, rows, tl.num_programs(0) * block_rows):
         row = first + tl.arange(0, block_rows)
         mask = (row < rows)[:, None] & inside[None, :]
@@ -192,33 +164,36 @@ def _normalise_back(
             tl.store(residual_grad + place, slope.to(residual_grad.dtype.element_ty), mask=mask)
 
 
-def moments(x: Tensor, norm: Norm, other: Tensor | None = None, summed: Tensor | None = None) -> Tensor:
-    """Mean, 1 / std, scale and shift by channel, ``(4, C)``, of x or of x + other, which then goes to `summed`.
+def normalise(
+    x: Tensor,
+    norm: Norm,
+    out: Tensor,
+    *,
+    residual: Tensor | None = None,
+    relu: bool = False,
+    other: Tensor | None = None,
+    summed: Tensor | None = None,
+) -> Tensor:
+    """Write ``relu(norm(x) + residual)`` to `out`, of the shape ``(N, C, H, W)`` of `x`; move the running statistics.
 
-    The running statistics move.
+    With an `other`, x + other, which goes to `summed`, takes the place of x.
+
+    Returns:
+        Mean, 1 / std, scale and shift by channel, ``(4, C)``, for :func:`normalise_back`.
     """
     tiles = Tiles.of(x)
     partial = tiles.partial(x)
-    _moments[tiles.grid](
-        x, x if other is None else other, x if summed is None else summed, *partial, tiles.rows,
-        add=other is not None, **tiles.meta,
-    )  # fmt: skip
+    both = x if summed is None else summed
+    _moments[tiles.reducing](
+        x, x if other is None else other, both, *partial, tiles.rows, add=other is not None, **tiles.meta
+    )
     saved = x.new_empty((4, tiles.channels), dtype=torch.float32)
-    _combine_moments[(triton.cdiv(tiles.channels, 16),)](
-        *partial, norm.weight, norm.bias, norm.running_mean, norm.running_var, saved, norm.momentum, norm.eps,
-        tiles.rows, tiles.programs,
-        channels=tiles.channels, tile_rows=tiles.block_rows, block_programs=64, block=16, num_warps=4,
-    )  # fmt: skip
-    return saved
-
-
-def normalise(x: Tensor, saved: Tensor, out: Tensor, *, residual: Tensor | None = None, relu: bool = False) -> None:
-    """Write ``relu(norm(x) + residual)`` to `out`, of the shape ``(N, C, H, W)`` of `x`."""
-    tiles = Tiles.of(x)
-    _normalise[tiles.grid](
-        x, x if residual is None else residual, out, saved, tiles.rows,
+    _normalise[tiles.mapping](
+        both, x if residual is None else residual, out, sum_programs(partial),
+        norm.weight, norm.bias, norm.running_mean, norm.running_var, saved, norm.momentum, norm.eps, tiles.rows,
         relu=relu, add=residual is not None, **tiles.meta,
     )  # fmt: skip
+    return saved
 
 
 class Gradients(NamedTuple):
@@ -241,11 +216,11 @@ def normalise_back(
     add = out is not None
     passed = x if out is None else out
     partial = tiles.partial(x)
-    _sums[tiles.grid](grad, x, passed, saved, *partial, tiles.rows, relu=relu, add=add, **tiles.meta)
-    sums = sum_programs(partial, x.new_empty((2, tiles.channels), dtype=torch.float32))
+    _sums[tiles.reducing](grad, x, passed, saved, *partial, tiles.rows, relu=relu, add=add, **tiles.meta)
+    sums = sum_programs(partial)
     x_grad = torch.empty_like(x)
     residual_grad = torch.empty_like(x) if add and relu else grad
-    _normalise_back[tiles.grid](
+    _normalise_back[tiles.mapping](
         grad, x, passed, saved, sums, x_grad, x if extra is None else extra, residual_grad, tiles.rows,
         relu=relu, add=add, more=extra is not None, **tiles.meta,
     )  # fmt: skip
@@ -261,8 +236,7 @@ class NormReLU(torch.autograd.Function):
     ) -> Tensor:
         """`weight` and `bias` are those of `norm`, named apart for their gradients."""
         out = torch.empty_like(x)
-        saved = moments(x, norm)
-        normalise(x, saved, out, residual=residual, relu=relu)
+        saved = normalise(x, norm, out, residual=residual, relu=relu)
         ctx.save_for_backward(x, saved, None if residual is None else out)
         ctx.relu = relu
         return out
@@ -282,8 +256,7 @@ class SumNormReLU(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
         """`weight` and `bias` are those of `norm`, named apart for their gradients."""
         summed, out = torch.empty_like(a), torch.empty_like(a)
-        saved = moments(a, norm, b, summed)
-        normalise(summed, saved, out, relu=True)
+        saved = normalise(a, norm, out, relu=True, other=b, summed=summed)
         ctx.save_for_backward(summed, saved)
         ctx.set_materialize_grads(False)
         return summed, out

@@ -23,7 +23,7 @@ from detrame.kernels.convolution import (
     subtract_relu,
     weight_gradient,
 )
-from detrame.kernels.normalisation import Norm, channels_last, moments, normalise, normalise_back
+from detrame.kernels.normalisation import Norm, channels_last, normalise, normalise_back
 from detrame.kernels.tiles import Tiles, sum_programs
 
 
@@ -89,8 +89,7 @@ class NormQMetric(torch.autograd.Function):
         """`weight` and `bias` are those of `norm`, named apart for their gradients."""
         codes = _stack(x, iterations)
         slots = codes.split(len(x))
-        saved = moments(x, norm)
-        normalise(x, saved, slots[0])
+        saved = normalise(x, norm, slots[0])
         folded = torch.empty_like(coupling)
         _fold[(triton.cdiv(coupling.numel(), 1024),)](
             coupling, gain, folded, coupling.numel(),
@@ -133,5 +132,5 @@ def _first_step_back(grad: Tensor, code: Tensor, z: Tensor, errors: Tensor, late
     """Fill the first slot of the stack; return the gradients of threshold and gain, ``(2, C)``."""
     tiles = Tiles.of(z)
     partial = tiles.partial(z)
-    _first_back[tiles.grid](grad, code, z, errors, *partial, tiles.rows, z.numel(), later=later, **tiles.meta)
-    return sum_programs(partial, z.new_empty((2, tiles.channels), dtype=torch.float32))
+    _first_back[tiles.reducing](grad, code, z, errors, *partial, tiles.rows, z.numel(), later=later, **tiles.meta)
+    return sum_programs(partial)

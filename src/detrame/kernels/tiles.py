@@ -8,34 +8,39 @@ import triton.language as tl
 from torch import Tensor
 
 _ELEMENTS = 2048  # of a tile
-_WARPS = 4
-_PROGRAMS = 1056  # that share a pass over a tensor: eight for each multiprocessor of an H200
+# That share a pass over a tensor: four for each multiprocessor of an H200 where each leaves a partial sum, else eight.
+_REDUCING, _MAPPING = 528, 1056
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of a tensor of `rows` by `channels`, and how many programs share the rows."""
+    """The tiles of a tensor of `rows` by `channels`."""
 
     rows: int
     channels: int
     block_rows: int
     block_channels: int
-    programs: int
 
     @classmethod
     def of(cls, x: Tensor) -> "Tiles":
         """For a channels-last tensor ``(N, C, H, W)``."""
         channels = x.shape[1]
-        rows = x.numel() // channels
         block_channels = next((size for size in (64, 32) if channels % size == 0), 16)
-        block_rows = _ELEMENTS // block_channels
-        wanted = triton.cdiv(_PROGRAMS, triton.cdiv(channels, block_channels))
-        return cls(rows, channels, block_rows, block_channels, min(triton.cdiv(rows, block_rows), wanted))
+        return cls(x.numel() // channels, channels, _ELEMENTS // block_channels, block_channels)
 
     @property
-    def grid(self) -> tuple[int, int]:
-        """Programs along the rows and along the channels; a program takes every `programs`-th tile of its column."""
-        return self.programs, triton.cdiv(self.channels, self.block_channels)
+    def reducing(self) -> tuple[int, int]:
+        """The grid, along rows and channels, of a pass that leaves partial sums."""
+        return self._grid(_REDUCING)
+
+    @property
+    def mapping(self) -> tuple[int, int]:
+        """The grid of a pass that maps tiles to tiles. In either, a program takes every n-th tile of its column."""
+        return self._grid(_MAPPING)
+
+    def _grid(self, programs: int) -> tuple[int, int]:
+        columns = triton.cdiv(self.channels, self.block_channels)
+        return min(triton.cdiv(self.rows, self.block_rows), triton.cdiv(programs, columns)), columns
 
     @property
     def meta(self) -> dict[str, int]:
@@ -44,12 +49,12 @@ class Tiles:
             "channels": self.channels,
             "block_rows": self.block_rows,
             "block_channels": self.block_channels,
-            "num_warps": _WARPS,
+            "num_warps": 4,
         }
 
     def partial(self, like: Tensor) -> Tensor:
-        """Room for two sums a program and channel, ``(2, programs, channels)``."""
-        return like.new_empty((2, self.programs, self.channels), dtype=torch.float32)
+        """Room for two sums a reducing program and channel, ``(2, programs, channels)``."""
+        return like.new_empty((2, self.reducing[0], self.channels), dtype=torch.float32)
 
 
 @triton.jit
@@ -65,8 +70,9 @@ def _sum_programs(partial, out, size, programs, block_programs: tl.constexpr, bl
     tl.store(out + place_out, tl.sum(total, 0).to(out.dtype.element_ty), mask=place < size)
 
 
-def sum_programs(partial: Tensor, out: Tensor) -> Tensor:
-    """Write ``partial.sum(1)``, of ``(n, programs, size)``, to `out`."""
+def sum_programs(partial: Tensor, out: Tensor | None = None) -> Tensor:
+    """``partial.sum(1)``, of ``(n, programs, size)``, into `out` if that is given."""
+    out = partial.new_empty((partial.shape[0], partial.shape[2])) if out is None else out
     count, programs, size = partial.shape
     block = 16 if size <= 1024 else 64
     _sum_programs[triton.cdiv(size, block), count](

@@ -44,11 +44,11 @@ class _Conv(nn.Module):
         super().__init__()
         self.shape = Shape(conv.kernel_size[0], conv.stride[0], int(conv.padding[0]))
         self.weight = conv.weight
-        self.half: Tensor  # the weight in half precision, set before each forward pass
+        self.working: Tensor  # the weight in half precision, set before each forward pass
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.to(self.half.dtype).contiguous(memory_format=torch.channels_last)
-        return Convolution.apply(x, self.half, self.shape)
+        x = x.to(self.working.dtype).contiguous(memory_format=torch.channels_last)
+        return Convolution.apply(x, self.working, self.shape)
 
 
 class _Norm(nn.Module):
@@ -76,12 +76,12 @@ class _NormQMetric(nn.Module):
         super().__init__()
         self.norm, self.activation = norm, activation
         self.weight = activation.coupling
-        self.half: Tensor
+        self.working: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
         norm, activation = _norm(self.norm), self.activation
         return NormQMetric.apply(
-            x, norm.weight, norm.bias, self.half, activation.gain, activation.threshold, norm, activation.iterations
+            x, norm.weight, norm.bias, self.working, activation.gain, activation.threshold, norm, activation.iterations
         )
 
 
@@ -116,11 +116,11 @@ class Fused(nn.Module):
         """The network's output for `x`, in training mode."""
         halves = _Halves.apply(self._dtype, *[module.weight for module in self.layers])
         for module, half in zip(self.layers, halves, strict=True):
-            module.half = half
+            module.working = half
         torch._foreach_add_(self._counts, 1)
         out = self.graph(x)
         for module in self.layers:
-            del module.half  # or the pass that made it would stay alive until the next
+            del module.working  # or the pass that made it would stay alive until the next
         return out
 
 

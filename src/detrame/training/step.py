@@ -16,6 +16,7 @@ from torch.optim import SGD
 
 from detrame.activations import parameter_groups, project_after
 from detrame.inference import as_pixels, precision
+from detrame.modes import capturable
 
 _WARM_UPS = 3
 
@@ -45,8 +46,7 @@ class Step:
             fused=on_gpu or None,
         )
         project_after(self.optimizer, model)
-        # A module whose work depends on the data (a dictionary layer) says that it cannot be captured.
-        self._capture = on_gpu and all(getattr(module, "capturable", True) for module in model.modules())
+        self._capture = on_gpu and capturable(model)
         self._forward = _fused(model) if fused and self._capture else model
         self._graphs: dict[int, _Graph] = {}
 
@@ -128,12 +128,12 @@ class _Graph:
         with torch.cuda.graph(self._graph):
             self._loss, self._right = step(self._images, self._labels)
 
+    def replay(self) -> None:
+        """Take the step again on the batch that is there."""
+        self._graph.replay()
+
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self._images.copy_(images)
         self._labels.copy_(labels)
         self.replay()
         return self._loss.clone(), self._right.clone()
-
-    def replay(self) -> None:
-        """Take a step on the batch that was copied last."""
-        self._graph.replay()
