@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 HEADLINE = Case()
-BY_ATOMS = [HEADLINE._replace(atoms=atoms) for atoms in (32, 64, 128, 256, 512)]
+BY_ATOMS = [HEADLINE._replace(atoms=atoms) for atoms in (32, 64, 128, 256)]
 BY_PATCHES = [HEADLINE._replace(patches=patches) for patches in (100, 1_000, 10_000, 100_000)]
 ACTIVE = 0.1  # the share of codes that are not zero
 
