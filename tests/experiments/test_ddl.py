@@ -144,6 +144,7 @@ def test_a_depth_is_one_recipe_for_every_method() -> None:
     assert [recipe.model for recipe in recipes] == ["plainnet24", "plainnet24", "ddl24"]
     assert len({recipe.replace(model="", activation="") for recipe in recipes}) == 1
     assert {recipe.lr for recipe in recipes} == {depth.BUDGETS["digits"]["lr"]}
+    assert {depth.recipe_of("qmetric", layers, "cifar10").iterations for layers in depth.DEPTHS} == {2}
 
 
 def test_what_has_not_run_is_left_blank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
