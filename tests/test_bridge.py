@@ -52,7 +52,7 @@ def test_whole_networks_agree(number: float, dtype: torch.dtype) -> None:
     for layer in net.modules():
         if isinstance(layer, DictionaryLayer):
             condition_(layer, number)
-    images = torch.rand(8, 1, 8, 8, dtype=dtype)
+    images = torch.rand(64, 1, 8, 8, dtype=dtype)
     net = settled(net, images)
     converted = detrame.from_dictionary(net)
     with torch.no_grad():

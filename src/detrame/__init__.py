@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from detrame.bridge import from_dictionary, nearest_dictionary
     from detrame.conversion import convert
     from detrame.dictionary import DictionaryConv2d, DictionaryLinear
+    from detrame.estimators import DeTraMeClassifier
     from detrame.experiments import default_recipe
     from detrame.folding import fold
     from detrame.models import create_model, list_models
     from detrame.training import Recipe, Run, load, resume, train
 
 _HOME = {
+    "DeTraMeClassifier": "estimators",
     "LISTA": "activations",
     "SLSTM": "activations",
     "DictionaryConv2d": "dictionary",
@@ -47,6 +49,7 @@ _HOME = {
 __all__ = [
     "LISTA",
     "SLSTM",
+    "DeTraMeClassifier",
     "DictionaryConv2d",
     "DictionaryLinear",
     "QMetricReLU",

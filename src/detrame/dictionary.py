@@ -31,6 +31,7 @@ class DictionaryLayer(nn.Module):
     """
 
     capturable = False
+    _within_atom: tuple[int, ...]  # the axes of the dictionary along which an atom lies
     dictionary: nn.Parameter
     sparsity: Tensor
     damping: Tensor
@@ -58,13 +59,13 @@ class DictionaryLayer(nn.Module):
     @property
     @abstractmethod
     def matrix(self) -> Tensor:
-        """D, ``(m, k)``, an atom a column: a view of the dictionary."""
+        """D, ``(m, k)``, an atom a column."""
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw random atoms of unit norm; sparsity, damping and shift stay."""
-        self.matrix.normal_()
-        self.matrix.div_(self.matrix.norm(dim=0))
+        self.dictionary.normal_()
+        self.dictionary.div_(torch.linalg.vector_norm(self.dictionary, dim=self._within_atom, keepdim=True))
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -92,7 +93,8 @@ class DictionaryLayer(nn.Module):
 
     def _code(self, correlation: Tensor) -> Tensor:
         """The codes ``(..., k)`` of inputs whose correlations with the atoms, D'x, are ``(..., k)``."""
-        gram = self.matrix.mT @ self.matrix
+        matrix = self.matrix.double()  # it is small, and its rounding errors would grow with its condition
+        gram = matrix.mT @ matrix
         hessian = gram + self.damping * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
         return nonnegative_minimiser(hessian, correlation - self.shift - self.sparsity)
 
@@ -111,6 +113,8 @@ class DictionaryLinear(DictionaryLayer):
 
     Shapes: ``dictionary (m, k)``; input ``(..., m)``, output ``(..., k)``.
     """
+
+    _within_atom = (0,)
 
     def __init__(
         self,
@@ -163,6 +167,8 @@ class DictionaryConv2d(DictionaryLayer):
     Shapes: ``dictionary (k, C, *kernel_size)``, an atom a filter; input ``(N, C, H, W)``, output ``(N, k, H', W')``.
     """
 
+    _within_atom = (1, 2, 3)
+
     def __init__(
         self,
         in_channels: int,
@@ -186,7 +192,7 @@ class DictionaryConv2d(DictionaryLayer):
 
     @property
     def matrix(self) -> Tensor:
-        """D, ``(m, k)`` with m = C x the kernel's size, an atom a column: a view of the dictionary."""
+        """D, ``(m, k)`` with m = C x the kernel's size, an atom a column."""
         return self.dictionary.flatten(1).mT
 
     def forward(self, x: Tensor) -> Tensor:

@@ -95,13 +95,9 @@ class QMetricReLU(CoupledReLU):
         INITIALISATIONS[self.init](self.coupling, self.gain, self.threshold)
         self.project_()
 
-    @torch.no_grad()
     def project_(self) -> None:
         """Restore the constraints in place: diag(coupling) = 0, gain in [0, 1], threshold >= 0."""
-        if self.zero_diagonal:
-            operators.diagonal(self.coupling).zero_()
-        self.gain.clamp_(0, 1)
-        self.threshold.clamp_(min=0)
+        project_(self)
 
     def undecayed(self) -> list[nn.Parameter]:
         """The parameters that weight decay would only distort: gain and threshold."""
@@ -140,9 +136,25 @@ class Constrained(Protocol):
 
 def project_(model: nn.Module) -> None:
     """Restore the constraints of every Q-Metric ReLU and dictionary layer inside `model`, in place."""
+    _project_together(q_metric_relus(model))
     for module in model.modules():
-        if isinstance(module, Constrained):
+        if isinstance(module, Constrained) and not isinstance(module, QMetricReLU):
             module.project_()
+
+
+@torch.no_grad()
+def _project_together(modules: list[QMetricReLU]) -> None:
+    if not modules:
+        return
+    for module in modules:
+        if module.zero_diagonal:
+            operators.diagonal(module.coupling).zero_()
+    # All layers at once: a GPU would take longer to start these than to do them.
+    gains: list[Tensor] = [module.gain for module in modules]
+    thresholds: list[Tensor] = [module.threshold for module in modules]
+    torch._foreach_clamp_min_(gains, 0)
+    torch._foreach_clamp_max_(gains, 1)
+    torch._foreach_clamp_min_(thresholds, 0)
 
 
 def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:

@@ -11,11 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.experiments.bench import Steps
     from detrame.experiments.controls import Control
     from detrame.experiments.ddl import Row as DDLRow
     from detrame.experiments.depth import Row as DepthRow
     from detrame.experiments.plans import Summary
     from detrame.experiments.reproduce import Row
+    from detrame.experiments.robustness.tables import Row as RobustnessRow
+    from detrame.experiments.timing import Row as TimingRow
     from detrame.models import ModelInfo
     from detrame.training import Epoch, OnEpoch, Run
 
@@ -80,6 +83,21 @@ def print_controls(rows: "Sequence[Control]") -> None:
         accuracy = "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2)
         matched = (row.matched or "").replace("_", "-")
         table.add_row(f"{row.model} {row.activation}", matched, f"{row.width:g}", *counts, accuracy, str(row.n or ""))
+    _print(table)
+
+
+def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
+    """Fooling rate and accuracy under attack, by network, attack and strength; a radius in both units."""
+    from detrame.experiments.spread import Spread
+
+    table = _table("network", "data", "attack", "strength")
+    for heading in ("paper, %", "fooled, %", "seeds", "accuracy, %", "clean, %"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        published = "" if row.paper is None else Spread(row.paper, row.paper_std, 5).text(2)
+        ours = Spread(row.mean, row.std, row.n).text(2)
+        figures = [published, ours, str(row.n), f"{row.accuracy:.2f}", f"{row.clean:.2f}"]
+        table.add_row(f"{row.model} {row.activation}", row.dataset, row.attack, row.strength, *figures)
     _print(table)
 
 
@@ -172,6 +190,80 @@ def print_parameters(cells: Sequence[tuple[str, str]], *, as_json: bool) -> None
         paper = "" if row.paper is None else f"{row.paper / 1e6:.1f}"
         table.add_row(f"{row.model} {row.activation}", row.dataset, f"{row.parameters / 1e6:.2f}", paper)
     _print(table)
+
+
+def print_steps(networks: "Sequence[Steps]") -> None:
+    """The training step of each network: time, speed, and the ratio of Q-Metric to ReLU."""
+    table = _table("\nnetwork")
+    for heading in (
+        "step,\nms",
+        "\nimages/s",
+        "over\nplain",
+        "over\nresearch",
+        "\nTFLOP/s",
+        "of\nceiling",
+        "memory,\nMiB",
+        "Q/ReLU\nours",
+        "Q/ReLU\nplain",
+        "Q/ReLU\npaper",
+        "Q/ReLU\nops",
+    ):
+        table.add_column(heading, justify="right")
+    for one in networks:
+        ratios = [one.ratio, one.plain_ratio, one.paper_ratio, one.operations_ratio]
+        for name, figures, told in (("relu", one.relu, []), ("qmetric", one.qmetric, ratios)):
+            table.add_row(
+                f"{one.model} {name}",
+                f"{figures.step_ms:.3f}",
+                f"{figures.images_per_s:,.0f}",
+                f"{figures.plain_speedup:.2f}",
+                f"{figures.research_speedup:.1f}",
+                f"{figures.tflops:.3g}",
+                f"{figures.ceiling_share:.0%}",
+                "" if figures.peak_mib is None else f"{figures.peak_mib:,.0f}",
+                *[f"{ratio:.2f}" for ratio in told],
+            )
+    _print(table)
+
+
+def print_timing(rows: "Sequence[TimingRow]") -> None:
+    """The paper's time table: its figures on a V100, and ours."""
+    table = _table("\nnetwork")
+    for heading in (
+        "training, s\npaper",
+        "\nours",
+        "test, us\npaper",
+        "\nours",
+        "step,\nms",
+        "plain,\nms",
+        "Q/ReLU\npaper",
+        "Q/ReLU\nours",
+        "Q/ReLU\noperations",
+    ):
+        table.add_column(heading, justify="right")
+
+    def told(value: float | None, digits: int, unit: float = 1.0) -> str:
+        return "" if value is None else f"{value / unit:,.{digits}f}"
+
+    for row in rows:
+        qmetric = row.activation == "qmetric"
+        ratios = [told(r, 2) if qmetric else "" for r in (row.paper_ratio, row.ratio, row.operations_ratio)]
+        table.add_row(
+            f"{row.model} {row.activation}" + (f" T={row.iterations}" if qmetric else ""),
+            told(row.paper_train_s, 0),
+            told(row.train_s, 0),
+            told(row.paper_test_s_per_image, 0, 1e-6),
+            told(row.test_s_per_image, 1, 1e-6),
+            told(row.step_ms, 3),
+            told(row.plain_ms, 3),
+            *ratios,
+        )
+    _print(table)
+    measured = {(row.hardware, row.batch) for row in rows if row.step_ms is not None}
+    for hardware, batch in measured:
+        print(f"ours: {hardware}, batch {batch}; the paper's: a V100, batch 128")
+    if not measured:
+        print("ours: nothing measured yet; `detrame reproduce timing` measures it")
 
 
 def _table(*headings: str) -> Table:

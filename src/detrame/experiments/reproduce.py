@@ -189,7 +189,7 @@ class Parameters:
 
 @cache
 def _counted(num_classes: int) -> dict[str, ModelInfo]:
-    return list_models(num_classes=num_classes)
+    return list_models(num_classes=num_classes, image_size=8)  # parameters do not depend on it, and small is quick
 
 
 def parameter_rows(wanted: Sequence[tuple[str, str]]) -> list[Parameters]:

@@ -64,7 +64,7 @@ class _Minimiser(torch.autograd.Function):
         unit, scale = _unit_diagonal(hessian)
         right = scale * gradient.reshape(code.shape).double()
         dual = (scale * _solve_on(code > 0, unit, right)).to(code.dtype)
-        for_hessian = -(dual.mT @ code)
+        for_hessian = -(dual.mT @ code).to(hessian.dtype)
         return (for_hessian + for_hessian.mT) / 2, dual.reshape(gradient.shape)
 
 
