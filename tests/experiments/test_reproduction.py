@@ -15,18 +15,11 @@ from detrame.experiments import default_recipe, paper
 from detrame.experiments.controls import contenders
 from detrame.experiments.reproduce import cells
 from detrame.experiments.reproduction import build, page
-from detrame.experiments.reproduction.claims import (
-    CLAIMS,
-    Finding,
-    Verdict,
-    against_controls,
-    against_curve,
-    judged,
-    median_gain,
-    weigh,
-)
+from detrame.experiments.reproduction.claims import CLAIMS, judged
 from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name, models
+from detrame.experiments.reproduction.matches import against_controls, against_curve
 from detrame.experiments.reproduction.tables import DASH
+from detrame.experiments.reproduction.verdicts import Finding, Verdict, median_gain, weigh
 from detrame.experiments.results import result_name
 from detrame.training import Recipe
 from tests.experiments.test_report import Page
@@ -98,6 +91,14 @@ def as_printed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_claim_of_the_paper_has_a_judge() -> None:
     assert set(CLAIMS) == set(paper.tables()["claims"])
+
+
+def test_what_is_in_print_stands_beside_what_the_tables_give(nothing: Evidence) -> None:
+    printed = {claim.name: claim.findings[0].paper for claim in judged(nothing)}
+    assert printed["plainnet_median_gain"] == "+3.99 (its table +4.13), +5.11 (its table +5.11), +0.45"
+    assert printed["ddl_test_speed"] == "100 times (its table 267)"
+    assert printed["wider_gains_more"] == "+0.00 to +0.04, +0.13 to +0.14, +0.10 to +0.06"
+    assert printed["fooling_rate_halved"].startswith("18.03 to 6.78 %, ")
 
 
 def test_without_results_only_what_takes_none_is_judged(nothing: Evidence) -> None:

@@ -7,65 +7,16 @@ set at a time, and finds nothing where the runs are missing: then the claim is n
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
-from itertools import combinations, pairwise
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
 
 from detrame.experiments import paper
-from detrame.experiments.report.svg import MINUS
-from detrame.experiments.reproduce import ACTIVATIONS, Row
-from detrame.experiments.reproduction.evidence import (
-    DATASETS,
-    Evidence,
-    Gain,
-    Pair,
-    model_name,
-    models,
-    ours,
-    published,
-)
+from detrame.experiments.report.svg import signed
+from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, Gain, Pair, models, ours, published
+from detrame.experiments.reproduction.matches import against_curve, matches
+from detrame.experiments.reproduction.verdicts import NOTHING, Claim, Finding, Found, Verdict, median_gain, share, weigh
 from detrame.experiments.timing import TRAINING_IMAGES
-
-RESIDUAL = ("resnet", "wideresnet")
-
-
-class Verdict(StrEnum):
-    """What became of a claim."""
-
-    HOLDS = "holds"
-    PARTLY = "holds in part"
-    CHANCE = "within chance"
-    FAILS = "does not hold"
-    UNTESTED = "not yet tested"
-
-
-class Found(NamedTuple):
-    """Our figure in words, the verdict, and whether runs that are missing may change it."""
-
-    ours: str
-    verdict: Verdict
-    provisional: bool = False
-
-
-NOTHING = Found("", Verdict.UNTESTED)
-
-
-class Finding(NamedTuple):
-    """What was found on one data set (or, without one, on all), beside what the paper has."""
-
-    where: str
-    paper: str
-    found: Found
-
-
-class Claim(NamedTuple):
-    """What the paper says, and what we found."""
-
-    name: str
-    statement: str
-    findings: list[Finding]
-
 
 Printed = dict[str, Any]  # an entry of [claims]
 Judge = Callable[[Printed, Evidence], list[Finding]]
@@ -97,8 +48,11 @@ def _untested(texts: Mapping[str, str]) -> list[Finding]:
 
 
 def _figures(printed: Printed) -> dict[str, str]:
-    """One figure for each of the first data sets."""
-    return {dataset: _points(figure) for dataset, figure in zip(DATASETS, printed["printed"], strict=False)}
+    """One figure for each of the first data sets, and what the paper's table gives where that differs."""
+    figures: list[float] = printed["printed"]
+    pairs = zip(figures, printed.get("own_tables", figures), strict=True)
+    texts = [signed(figure) + (f" (its table {signed(own)})" if own != figure else "") for figure, own in pairs]
+    return dict(zip(DATASETS, texts, strict=False))
 
 
 def _the_same(text: str) -> Callable[[Printed], dict[str, str]]:
@@ -106,27 +60,15 @@ def _the_same(text: str) -> Callable[[Printed], dict[str, str]]:
 
 
 def _on_cifar10(printed: Printed) -> dict[str, str]:
-    return {"cifar10": printed["printed"]}
+    return {"cifar10": _with_table(printed)}
+
+
+def _with_table(printed: Printed) -> str:
+    own = printed.get("own_tables")
+    return printed["printed"] + ("" if own is None else f" (its table {own:g})")
 
 
 # Gains
-
-
-def median_gain(gains: Sequence[Gain]) -> Gain:
-    """The median, with the error of the one or two gains in the middle."""
-    ordered = sorted(gains)
-    middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
-    return Gain(statistics.fmean(gain.mean for gain in middle), math.hypot(*[g.error for g in middle]) / len(middle))
-
-
-def weigh(gain: Gain, printed: Gain) -> Verdict:
-    """A gain of at most two standard errors is chance; one as large as the paper's, within two, holds."""
-    if abs(gain.mean) <= 2 * gain.error:
-        return Verdict.CHANCE
-    if gain.mean <= 0:
-        return Verdict.FAILS
-    short = printed - gain
-    return Verdict.HOLDS if short.mean <= 2 * short.error else Verdict.PARTLY
 
 
 def _over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain]], Gain]) -> Judge:
@@ -139,9 +81,9 @@ def _over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain
             return None
         here, there = summarise([pair.ours for pair in pairs]), summarise([pair.published for pair in pairs])
         left = len(pairs) < len(names)
-        text = _points(here.mean)
+        text = signed(here.mean)
         if left:
-            text += f" over {len(pairs)} of {len(names)} networks, where the paper's table gives {_points(there.mean)}"
+            text += f" over {len(pairs)} of {len(names)} networks, where the paper's table gives {signed(there.mean)}"
         return Found(text, weigh(here, there), left)
 
     return _on_each(_figures, find)
@@ -154,14 +96,14 @@ def _pairs(evidence: Evidence, names: Sequence[str], dataset: str) -> list[Pair]
 def _plainnet3(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     if not (pair := evidence.pair("plainnet3", dataset)):
         return None
-    text = f"{_points(pair.ours.mean)}: with ReLU it reaches {pair.relu.mean:.2f} here, {pair.relu.paper:.2f} in print"
+    text = f"{signed(pair.ours.mean)}: with ReLU it reaches {pair.relu.mean:.2f} here, {pair.relu.paper:.2f} in print"
     return Found(text, Verdict.HOLDS if pair.ours.mean > printed["printed"] else Verdict.FAILS)
 
 
 def _resnet110(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     if not (pair := evidence.pair("resnet110", dataset)):
         return None
-    return Found(_points(pair.ours.mean), weigh(pair.ours, pair.published))
+    return Found(signed(pair.ours.mean), weigh(pair.ours, pair.published))
 
 
 def _shallower(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
@@ -173,14 +115,14 @@ def _shallower(printed: Printed, evidence: Evidence, dataset: str) -> Found | No
     here = sum(shallow.ours.mean > deep.ours.mean for shallow, deep in couples)
     there = sum(shallow.published.mean > deep.published.mean for shallow, deep in couples)
     text = f"in {here} of {len(couples)} pairs of networks; in the paper's table in {there} of these"
-    return Found(text, _share(here, len(couples)), len(couples) < sum(math.comb(len(names), 2) for names in families))
+    return Found(text, share(here, len(couples)), len(couples) < sum(math.comb(len(names), 2) for names in families))
 
 
 def _widening(printed: Printed) -> dict[str, str]:
     """The gains of the two WideResNets in the paper's table."""
     rows = [paper.tables()["accuracy"][f"wideresnet16_{width}"] for width in (4, 8)]
     return {
-        dataset: " to ".join(_points(row[dataset]["qmetric"] - row[dataset]["relu"]) for row in rows)
+        dataset: " to ".join(signed(row[dataset]["qmetric"] - row[dataset]["relu"]) for row in rows)
         for dataset in DATASETS
     }
 
@@ -189,60 +131,8 @@ def _wider(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     narrow, wide = (evidence.pair(f"wideresnet16_{width}", dataset) for width in (4, 8))
     if not (narrow and wide):
         return None
-    text = f"{_points(narrow.ours.mean)} to {_points(wide.ours.mean)}"
+    text = f"{signed(narrow.ours.mean)} to {signed(wide.ours.mean)}"
     return Found(text, weigh(wide.ours - narrow.ours, Gain(0.0, 0.0)))
-
-
-# Against the number of parameters
-
-
-class Match(NamedTuple):
-    """The accuracy of a Q-Metric network, and that of a ReLU network with as many parameters."""
-
-    network: str
-    qmetric: float
-    relu: float
-
-    @property
-    def above(self) -> bool:
-        """Whether the Q-Metric network is the better one."""
-        return self.qmetric > self.relu
-
-
-def against_curve(evidence: Evidence, dataset: str, accuracy: Callable[[Row], float | None]) -> Iterator[Match]:
-    """The Q-Metric networks against the ReLU curve of their architecture, each at its number of parameters.
-
-    The curve joins neighbouring ReLU networks, straight in the logarithm of the parameters; beyond its ends, and for
-    networks whose `accuracy` is None, there is nothing to compare.
-    """
-    for families in (("plainnet",), RESIDUAL):
-        names = models(*families, dataset=dataset)
-        relu, qmetric = (
-            [
-                (math.log(evidence.parameters[name, dataset, activation]), value, name)
-                for name in names
-                if (value := accuracy(evidence.rows[name, dataset, activation])) is not None
-            ]
-            for activation in ACTIVATIONS
-        )
-        for at, value, name in qmetric:
-            for (left, low, _), (right, high, _) in pairwise(sorted(relu)):
-                if left <= at <= right:
-                    yield Match(model_name(name), value, low + (high - low) * (at - left) / (right - left))
-
-
-def against_controls(evidence: Evidence, dataset: str) -> Iterator[Match]:
-    """The Q-Metric networks against ReLU networks that were widened to their number of parameters."""
-    for control in evidence.controls:
-        if control.matched == "parameters" and control.dataset == dataset:
-            qmetric = evidence.rows[control.model, dataset, "qmetric"]
-            if qmetric.mean is not None and control.mean is not None:
-                yield Match(f"{model_name(control.model)} and its control", qmetric.mean, control.mean)
-
-
-def matches(evidence: Evidence, dataset: str) -> list[Match]:
-    """All comparisons at the same number of parameters that our runs allow."""
-    return [*against_curve(evidence, dataset, lambda row: row.mean), *against_controls(evidence, dataset)]
 
 
 def _same_parameters(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
@@ -254,7 +144,7 @@ def _same_parameters(printed: Printed, evidence: Evidence, dataset: str) -> Foun
     names = models("plainnet", *RESIDUAL, dataset=dataset)
     return Found(
         f"above in {above} of {len(found)} comparisons; in the paper's own table in {sum(table)} of {len(table)}",
-        _share(above, len(found)),
+        share(above, len(found)),
         len(_pairs(evidence, names, dataset)) < len(names),
     )
 
@@ -287,7 +177,7 @@ def _ddl_mean(printed: Printed, evidence: Evidence, dataset: str) -> Found | Non
         return None
     rival = Gain(_ddl_accuracy(dataset), 0.0)
     gain = ours(row) - rival
-    return Found(f"{_points(gain.mean)}, over {_seeds(row.n)}", weigh(gain, published(row) - rival))
+    return Found(f"{signed(gain.mean)}, over {_seeds(row.n)}", weigh(gain, published(row) - rival))
 
 
 def _ddl_best(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
@@ -297,7 +187,7 @@ def _ddl_best(printed: Printed, evidence: Evidence, dataset: str) -> Found | Non
     gain = max(scores) - _ddl_accuracy(dataset)
     large = gain >= printed["printed"][list(DATASETS).index(dataset)]
     verdict = Verdict.HOLDS if large else Verdict.PARTLY if gain > 0 else Verdict.FAILS
-    return Found(f"{_points(gain)}, the best of {_seeds(len(scores))}", verdict)
+    return Found(f"{signed(gain)}, the best of {_seeds(len(scores))}", verdict)
 
 
 def _ddl_accuracy(dataset: str) -> float:
@@ -321,7 +211,7 @@ def _ddl_parameters(printed: Printed, evidence: Evidence) -> list[Finding]:
     plain = counts["detrame12"]["parameters"]
     text = f"{times:.0f} times: {plain / 1e6:.1f}M is the count with ReLU, with Q-Metric it is {count / 1e6:.1f}M"
     verdict = Verdict.HOLDS if round(times) == _number(printed["printed"]) else Verdict.FAILS
-    return [Finding("", printed["printed"], Found(text, verdict))]
+    return [Finding("", _with_table(printed), Found(text, verdict))]
 
 
 def _ddl_test_speed(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
@@ -342,20 +232,17 @@ def _ddl_train_time(printed: Printed, evidence: Evidence, dataset: str) -> Found
     return Found(f"{share:.2g} of it, on {row.hardware}", verdict)
 
 
-# Not computed yet
+# Robustness
 
 
-def _nothing(printed: Printed, evidence: Evidence) -> list[Finding]:
-    return _untested({"": ""})
+def _fooling_rates(printed: Printed) -> dict[str, str]:
+    """The fooling rates of the two networks in the paper's table, in percent."""
+    cells = paper.tables()["uap"]["wideresnet16_8"]
+    return {dataset: f"{cells[dataset]['relu']:.2f} to {cells[dataset]['qmetric']:.2f} %" for dataset in DATASETS}
 
 
-def _share(yes: int, among: int) -> Verdict:
-    """Always, mostly, or not."""
-    return Verdict.HOLDS if yes == among else Verdict.PARTLY if 2 * yes > among else Verdict.FAILS
-
-
-def _points(value: float) -> str:
-    return f"{value:+.2f}".replace("-", MINUS)
+def _nothing(printed: Printed, evidence: Evidence, dataset: str) -> None:
+    """What is stored about robustness is not part of the evidence yet."""
 
 
 def _seeds(n: int) -> str:
@@ -410,13 +297,12 @@ CLAIMS: dict[str, tuple[str, Judge]] = {
     ),
     "ddl_parameters": ("DeTraMe-Net 12 has six times the parameters of DDL.", _ddl_parameters),
     "fooling_rate_halved": (
-        "Universal perturbations fool the Q-Metric WideResNet 16-8 less than half as often as the ReLU one, on all "
-        "three data sets.",
-        _nothing,
+        "Universal perturbations fool the Q-Metric WideResNet 16-8 less than half as often as the ReLU one.",
+        _on_each(_fooling_rates, _nothing),
     ),
     "noise": (
         "Noise fools ResNet 110 most and WideResNet 16-8 second, their DeTraMe versions less, DeTraMe-PlainNet 9 "
         "somewhat more than PlainNet 9.",
-        _nothing,
+        _on_each(lambda printed: {"cifar10": ""}, _nothing),
     ),
 }

@@ -17,6 +17,7 @@ from detrame.experiments.timing import Row as TimeRow
 from detrame.experiments.timing import rows as time_rows
 
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
+RESIDUAL = ("resnet", "wideresnet")
 PAPER_RUNS = 5
 
 
