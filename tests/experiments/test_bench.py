@@ -144,6 +144,7 @@ def test_an_epoch_of_whole_batches_has_no_rest(small: Setting, monkeypatch: pyte
     assert found.relu.steps_s == pytest.approx(5e-3)
 
 
+@pytest.mark.slow
 def test_seeds_at_once(small: Setting) -> None:
     found = epochs.measure_seeds("resnet8", replace(small, batch=128))
     for one in (found.relu, found.qmetric):
@@ -167,6 +168,7 @@ def test_the_time_that_runs_cover(intervals: list[tuple[float, float]], covered:
     assert epochs._covered(intervals) == covered
 
 
+@pytest.mark.slow
 def test_our_training_is_as_good_as_research_code_on_the_same_batches(small: Setting) -> None:
     found = accuracy.measure_accuracy("resnet8", replace(small, batch=64))
     assert len(found.ours) == len(found.float32) == 2
@@ -208,7 +210,7 @@ def test_what_is_stored_comes_back(tmp_path: Path) -> None:
 def test_bench_stores_each_network_and_prints_a_table(small: Setting, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["bench", "--models", "resnet8,resnet20", "--device", "cpu", "--batch", "4"]) == 0
     captured = capsys.readouterr()
-    assert "resnet20 qmetric T=3" in captured.out
+    assert "resnet20 qmetric" in captured.out
     assert "s  resnet8: ReLU" in captured.err
     kept = store.folder(Path("results"), small.hardware, 4)
     assert [one.model for one in store.read_steps(kept)] == ["resnet8", "resnet20"]

@@ -20,9 +20,7 @@ Batch = Annotated[int | None, typer.Option(help="Images a step. [default: 128 on
 
 
 def bench(
-    what: Annotated[
-        str, typer.Argument(metavar="steps|epoch|seeds|accuracy", help="What to measure; see below.")
-    ] = "steps",
+    what: Annotated[str, typer.Argument(metavar="steps|epoch|seeds|accuracy", help="What to measure.")] = "steps",
     models: Models = None,
     batch: Batch = None,
     dataset: Annotated[

@@ -78,9 +78,9 @@ def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: 
     ]
 
 
-def missing(wanted: Sequence[Recipe], results: Path) -> list[Recipe]:
-    """Those of the runs that have no stored result."""
-    done = {result.recipe for result in stored(results)}
+def missing(wanted: Sequence[Recipe], results: Path, *, table: str = "accuracy") -> list[Recipe]:
+    """Those of the runs that have no stored result in a table."""
+    done = {result.recipe for result in stored(results, table=table)}
     return [recipe for recipe in wanted if recipe not in done]
 
 
@@ -89,6 +89,8 @@ def run_missing(
     results: Path,
     runs: Path,
     *,
+    table: str = "accuracy",
+    timed: Callable[[Run], dict[str, float]] | None = None,
     device: str = "auto",
     minutes: float | None = None,
     on_epoch: OnEpoch | None = None,
@@ -96,12 +98,14 @@ def run_missing(
 ) -> None:
     """Train what has no result yet, resuming what was cut short, and store each result as it comes.
 
-    A run's folder is `runs` / the name of its result. After `minutes` it ends in the Failure that `resume_all` gives.
+    A run's folder is `runs` / the name of its result. With `timed`, which measures a finished run, no run shares the
+    device with another. After `minutes` it ends in the Failure that `resume_all` gives.
     """
     end = None if minutes is None else monotonic() + 60 * minutes
-    left = missing(wanted, results)
-    for start in range(0, len(left), TOGETHER):
-        folders = [_folder(recipe, runs, device) for recipe in left[start : start + TOGETHER]]
+    left = missing(wanted, results, table=table)
+    together = TOGETHER if timed is None else 1
+    for start in range(0, len(left), together):
+        folders = [_folder(recipe, runs, device) for recipe in left[start : start + together]]
         try:
             resume_all(
                 folders,
@@ -112,7 +116,7 @@ def run_missing(
         finally:
             for folder in folders:
                 if (run := load(folder)).finished:
-                    record(run, results)
+                    record(run, results, table=table, timing=timed(run) if timed else None)
                     if on_result is not None:
                         on_result(run)
 

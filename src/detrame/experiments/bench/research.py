@@ -45,7 +45,7 @@ class Literal(QMetricReLU):
 def network(recipe: Recipe, dataset: Dataset) -> nn.Module:
     """The recipe's network, with the literal equation in its Q-Metric ReLUs; the initial weights are the same."""
 
-    def literal_activation(channels: int, kernel_size: int) -> nn.Module:
+    def literal_activation(channels: int, kernel_size: int | None) -> nn.Module:
         return Literal(channels, kernel_size, recipe.iterations)
 
     return create_model(
