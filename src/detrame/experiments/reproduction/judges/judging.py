@@ -34,8 +34,8 @@ def untested(texts: Mapping[str, str]) -> list[Finding]:
 def printed_figures(printed: Printed) -> dict[str, str]:
     """One figure for each of the first data sets, and what the paper's table gives where that differs."""
     figures: list[float] = printed["printed"]
-    pairs = zip(figures, printed.get("own_tables", figures), strict=True)
-    texts = [signed(figure) + (f" (its table {signed(own)})" if own != figure else "") for figure, own in pairs]
+    pairs = zip(map(signed, figures), map(signed, printed.get("own_tables", figures)), strict=True)
+    texts = [figure + (f" (its table {own})" if own != figure else "") for figure, own in pairs]
     return dict(zip(DATASETS, texts, strict=False))
 
 
