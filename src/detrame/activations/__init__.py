@@ -43,26 +43,19 @@ def _relu(iterations: int) -> ActivationFactory:
     return lambda channels, kernel_size: nn.ReLU(inplace=True)
 
 
-def _qmetric(iterations: int) -> ActivationFactory:
-    return lambda channels, kernel_size: QMetricReLU(
-        channels, kernel_size, iterations, dim=0 if kernel_size is None else 2
+def _coupled(kind: Callable[..., nn.Module]) -> Callable[[int], ActivationFactory]:
+    """Without a filter size, on feature vectors."""
+    return lambda iterations: (
+        lambda channels, kernel_size: kind(channels, kernel_size, iterations, dim=0 if kernel_size is None else 2)
     )
-
-
-def _lista(iterations: int) -> ActivationFactory:
-    return lambda channels, kernel_size: LISTA(channels, kernel_size, iterations)
-
-
-def _slstm(iterations: int) -> ActivationFactory:
-    return lambda channels, kernel_size: SLSTM(channels, kernel_size, iterations)
 
 
 # A name here enrols the activation in the contract tests and on the command line.
 ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {
     "relu": _relu,
-    "qmetric": _qmetric,
-    "lista": _lista,
-    "slstm": _slstm,
+    "qmetric": _coupled(QMetricReLU),
+    "lista": _coupled(LISTA),
+    "slstm": _coupled(SLSTM),
 }
 
 
