@@ -18,7 +18,8 @@ from detrame.activations.qmetric import (
 )
 from detrame.errors import unknown
 
-ActivationFactory = Callable[[int, int | None], nn.Module]
+ActivationFactory = Callable[[int, int], nn.Module]  # what a convolutional network calls
+NamedFactory = Callable[[int, int | None], nn.Module]  # what a name stands for, after a linear layer too
 
 __all__ = [
     "ACTIVATIONS",
@@ -33,21 +34,21 @@ __all__ = [
 ]
 
 
-def _relu(iterations: int) -> ActivationFactory:
+def _relu(iterations: int) -> NamedFactory:
     return lambda channels, kernel_size: nn.ReLU(inplace=True)
 
 
-def _qmetric(iterations: int) -> ActivationFactory:
+def _qmetric(iterations: int) -> NamedFactory:
     return lambda channels, kernel_size: QMetricReLU(
         channels, kernel_size, iterations, dim=0 if kernel_size is None else 2
     )
 
 
 # A name here enrols the activation in the contract tests and on the command line.
-ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {"relu": _relu, "qmetric": _qmetric}
+ACTIVATIONS: dict[str, Callable[[int], NamedFactory]] = {"relu": _relu, "qmetric": _qmetric}
 
 
-def activation_factory(name: str, *, iterations: int = 2) -> ActivationFactory:
+def activation_factory(name: str, *, iterations: int = 2) -> NamedFactory:
     """The factory of a named activation: given channels and the filter size of the layer before, a module."""
     if name not in ACTIVATIONS:
         raise unknown("activation", name, ACTIVATIONS)
