@@ -18,8 +18,7 @@ from detrame.activations.qmetric import (
 )
 from detrame.errors import unknown
 
-ActivationFactory = Callable[[int, int], nn.Module]  # what a convolutional network calls
-NamedFactory = Callable[[int, int | None], nn.Module]  # what a name stands for, after a linear layer too
+ActivationFactory = Callable[[int, int | None], nn.Module]
 
 __all__ = [
     "ACTIVATIONS",
@@ -34,21 +33,21 @@ __all__ = [
 ]
 
 
-def _relu(iterations: int) -> NamedFactory:
+def _relu(iterations: int) -> ActivationFactory:
     return lambda channels, kernel_size: nn.ReLU(inplace=True)
 
 
-def _qmetric(iterations: int) -> NamedFactory:
+def _qmetric(iterations: int) -> ActivationFactory:
     return lambda channels, kernel_size: QMetricReLU(
         channels, kernel_size, iterations, dim=0 if kernel_size is None else 2
     )
 
 
 # A name here enrols the activation in the contract tests and on the command line.
-ACTIVATIONS: dict[str, Callable[[int], NamedFactory]] = {"relu": _relu, "qmetric": _qmetric}
+ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {"relu": _relu, "qmetric": _qmetric}
 
 
-def activation_factory(name: str, *, iterations: int = 2) -> NamedFactory:
+def activation_factory(name: str, *, iterations: int = 2) -> ActivationFactory:
     """The factory of a named activation: given channels and the filter size of the layer before, a module."""
     if name not in ACTIVATIONS:
         raise unknown("activation", name, ACTIVATIONS)
