@@ -141,7 +141,7 @@ def test_mean_and_std_may_be_arrays() -> None:
 def test_a_factory_of_the_user_s_own() -> None:
     seen = []
 
-    def factory(channels: int, kernel_size: int) -> nn.Module:
+    def factory(channels: int, kernel_size: int | None) -> nn.Module:
         seen.append((channels, kernel_size))
         return nn.Identity()
 

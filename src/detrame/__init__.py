@@ -10,7 +10,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from detrame import functional, prox
-    from detrame.activations import QMetricReLU, parameter_groups, project_, project_after
+    from detrame.activations import LISTA, SLSTM, QMetricReLU, parameter_groups, project_, project_after
+    from detrame.bridge import from_dictionary, nearest_dictionary
     from detrame.conversion import convert
     from detrame.dictionary import DictionaryConv2d, DictionaryLinear
     from detrame.estimators import DeTraMeClassifier
@@ -21,18 +22,22 @@ if TYPE_CHECKING:
 
 _HOME = {
     "DeTraMeClassifier": "estimators",
+    "LISTA": "activations",
+    "SLSTM": "activations",
     "DictionaryConv2d": "dictionary",
     "DictionaryLinear": "dictionary",
     "Recipe": "training",
     "Run": "training",
     "default_recipe": "experiments",
     "load": "training",
+    "nearest_dictionary": "bridge",
     "resume": "training",
     "train": "training",
     "QMetricReLU": "activations",
     "convert": "conversion",
     "create_model": "models",
     "fold": "folding",
+    "from_dictionary": "bridge",
     "functional": "",
     "list_models": "models",
     "parameter_groups": "activations",
@@ -42,6 +47,8 @@ _HOME = {
 }
 
 __all__ = [
+    "LISTA",
+    "SLSTM",
     "DeTraMeClassifier",
     "DictionaryConv2d",
     "DictionaryLinear",
@@ -52,9 +59,11 @@ __all__ = [
     "create_model",
     "default_recipe",
     "fold",
+    "from_dictionary",
     "functional",
     "list_models",
     "load",
+    "nearest_dictionary",
     "parameter_groups",
     "project_",
     "project_after",

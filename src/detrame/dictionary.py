@@ -31,6 +31,7 @@ class DictionaryLayer(nn.Module):
     """
 
     capturable = False
+    _within_atom: tuple[int, ...]  # the axes of the dictionary along which an atom lies
     dictionary: nn.Parameter
     sparsity: Tensor
     damping: Tensor
@@ -47,9 +48,8 @@ class DictionaryLayer(nn.Module):
         super().__init__()
         _check_problem(dictionary.numel() // atoms, atoms, sparsity, damping, learned)
         self.dictionary = nn.Parameter(dictionary)
-        starts = {"sparsity": torch.tensor(sparsity), "damping": torch.tensor(damping), "shift": torch.zeros(atoms)}
-        for name, start in starts.items():
-            value = start.to(dictionary)
+        for name, start in (("sparsity", sparsity), ("damping", damping), ("shift", [0.0] * atoms)):
+            value = torch.tensor(start, device=dictionary.device, dtype=dictionary.dtype)
             if name in learned:
                 self.register_parameter(name, nn.Parameter(value))
             else:
@@ -59,13 +59,13 @@ class DictionaryLayer(nn.Module):
     @property
     @abstractmethod
     def matrix(self) -> Tensor:
-        """D, ``(m, k)``, an atom a column: a view of the dictionary."""
+        """D, ``(m, k)``, an atom a column."""
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw random atoms of unit norm; sparsity, damping and shift stay."""
-        self.matrix.normal_()
-        self.matrix.div_(self.matrix.norm(dim=0))
+        self.dictionary.normal_()
+        self.dictionary.div_(torch.linalg.vector_norm(self.dictionary, dim=self._within_atom, keepdim=True))
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -93,7 +93,8 @@ class DictionaryLayer(nn.Module):
 
     def _code(self, correlation: Tensor) -> Tensor:
         """The codes ``(..., k)`` of inputs whose correlations with the atoms, D'x, are ``(..., k)``."""
-        gram = self.matrix.mT @ self.matrix
+        matrix = self.matrix.double()  # it is small, and its rounding errors would grow with its condition
+        gram = matrix.mT @ matrix
         hessian = gram + self.damping * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
         return nonnegative_minimiser(hessian, correlation - self.shift - self.sparsity)
 
@@ -112,6 +113,8 @@ class DictionaryLinear(DictionaryLayer):
 
     Shapes: ``dictionary (m, k)``; input ``(..., m)``, output ``(..., k)``.
     """
+
+    _within_atom = (0,)
 
     def __init__(
         self,
@@ -164,6 +167,8 @@ class DictionaryConv2d(DictionaryLayer):
     Shapes: ``dictionary (k, C, *kernel_size)``, an atom a filter; input ``(N, C, H, W)``, output ``(N, k, H', W')``.
     """
 
+    _within_atom = (1, 2, 3)
+
     def __init__(
         self,
         in_channels: int,
@@ -181,12 +186,13 @@ class DictionaryConv2d(DictionaryLayer):
         kernel = _pair("kernel_size", kernel_size)
         shape = check_count("atoms", atoms), check_count("in_channels", in_channels), *kernel
         super().__init__(torch.empty(shape, device=device, dtype=dtype), atoms, sparsity, damping, learned)
+        self.kernel_size = kernel
         self.stride = _pair("stride", stride)
         self.padding = _pair("padding", padding, minimum=0)
 
     @property
     def matrix(self) -> Tensor:
-        """D, ``(m, k)`` with m = C x the kernel's size, an atom a column: a view of the dictionary."""
+        """D, ``(m, k)`` with m = C x the kernel's size, an atom a column."""
         return self.dictionary.flatten(1).mT
 
     def forward(self, x: Tensor) -> Tensor:
@@ -201,8 +207,8 @@ class DictionaryConv2d(DictionaryLayer):
 
     def extra_repr(self) -> str:
         """What is seen of this module when it is printed."""
-        atoms, channels, *kernel = self.dictionary.shape
-        shape = f"{channels}, {atoms}, kernel_size={tuple(kernel)}, stride={self.stride}, padding={self.padding}"
+        atoms, channels, *_ = self.dictionary.shape
+        shape = f"{channels}, {atoms}, kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
         return f"{shape}, {super().extra_repr()}"
 
 

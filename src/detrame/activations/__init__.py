@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from torch import nn
 
+from detrame.activations.coupled import CoupledReLU
+from detrame.activations.lista import LISTA
 from detrame.activations.qmetric import (
     INITIALISATIONS,
     QMetricReLU,
@@ -16,6 +18,7 @@ from detrame.activations.qmetric import (
     project_after,
     q_metric_relus,
 )
+from detrame.activations.slstm import SLSTM
 from detrame.errors import unknown
 
 ActivationFactory = Callable[[int, int | None], nn.Module]
@@ -23,7 +26,10 @@ ActivationFactory = Callable[[int, int | None], nn.Module]
 __all__ = [
     "ACTIVATIONS",
     "INITIALISATIONS",
+    "LISTA",
+    "SLSTM",
     "ActivationFactory",
+    "CoupledReLU",
     "QMetricReLU",
     "activation_factory",
     "parameter_groups",
@@ -37,14 +43,20 @@ def _relu(iterations: int) -> ActivationFactory:
     return lambda channels, kernel_size: nn.ReLU(inplace=True)
 
 
-def _qmetric(iterations: int) -> ActivationFactory:
-    return lambda channels, kernel_size: QMetricReLU(
-        channels, kernel_size, iterations, dim=0 if kernel_size is None else 2
+def _coupled(kind: Callable[..., nn.Module]) -> Callable[[int], ActivationFactory]:
+    """Without a filter size, on feature vectors."""
+    return lambda iterations: (
+        lambda channels, kernel_size: kind(channels, kernel_size, iterations, dim=0 if kernel_size is None else 2)
     )
 
 
 # A name here enrols the activation in the contract tests and on the command line.
-ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {"relu": _relu, "qmetric": _qmetric}
+ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {
+    "relu": _relu,
+    "qmetric": _coupled(QMetricReLU),
+    "lista": _coupled(LISTA),
+    "slstm": _coupled(SLSTM),
+}
 
 
 def activation_factory(name: str, *, iterations: int = 2) -> ActivationFactory:

@@ -1,4 +1,4 @@
-"""The paper's networks, ReLU or Q-Metric through one seam: :func:`create_model` and :func:`list_models`."""
+"""The paper's networks, their activation through one seam: :func:`create_model` and :func:`list_models`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -45,9 +45,9 @@ def create_model(
     Args:
         name: one of :func:`list_models`, or another of its family: ``resnet32``, ``wideresnet28_10``; or ``ddl9``, the
             PlainNet 9 of exact dictionary layers, and its like (3, 6, 12, or more than 12 layers).
-        activation: "relu", "qmetric" (unless said), or a factory ``(channels, kernel_size) -> nn.Module``; a
-            dictionary network takes none.
-        iterations: of each Q-Metric ReLU.
+        activation: "relu", "qmetric" (unless said), "lista", "slstm", or a factory
+            ``(channels, kernel_size) -> nn.Module``; a dictionary network takes none.
+        iterations: of each activation but "relu".
         num_classes: the number of logits.
         in_channels: 3 for colour, 1 for grey.
         mean, std: by channel; the network then normalises its input itself, and takes pixels.

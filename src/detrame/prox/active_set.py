@@ -15,9 +15,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 TOLERANCE = 1e-11  # on the optimality condition, relative to a sample's largest code
-_FIRST_STEPS = 16  # of FISTA; doubled whenever it is called again
+_FIRST_STEPS = 32  # of FISTA; doubled whenever it is called again
 _EXCHANGES = 4  # between two calls of FISTA
-_CALLS = 16  # of FISTA, before a sample is given up: about a million steps
+_CALLS = 16  # of FISTA, before a sample is given up: two million steps
 _SINGLE_PRECISION_CALLS = 3  # where these do not tell the support, only double precision can
 _SINGULAR = 1e-12  # the square of a pivot, for a unit diagonal, below which a system counts as singular
 _FILTER = 1e-8  # eigenvalues well below it are left out of the inverse of a singular system
@@ -64,7 +64,7 @@ class _Minimiser(torch.autograd.Function):
         unit, scale = _unit_diagonal(hessian)
         right = scale * gradient.reshape(code.shape).double()
         dual = (scale * _solve_on(code > 0, unit, right)).to(code.dtype)
-        for_hessian = -(dual.mT @ code)
+        for_hessian = -(dual.mT @ code).to(hessian.dtype)
         return (for_hessian + for_hessian.mT) / 2, dual.reshape(gradient.shape)
 
 

@@ -14,12 +14,12 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from detrame.data import Batches, Dataset, Split, holdout
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
-from detrame.inference import accuracy, predict
+from detrame.inference import Predictor, accuracy
 from detrame.training import checkpoint
 from detrame.training.checkpoint import Progress
 from detrame.training.files import write_tensors, write_text
@@ -180,6 +180,7 @@ class _Training:
         self.step = Step(
             self.model, momentum=recipe.momentum, nesterov=recipe.nesterov, weight_decay=recipe.weight_decay
         )
+        self.predict = Predictor(self.model)
         train, self.validation = dataset.train, None
         if recipe.validation:
             train, held = holdout(dataset.train, recipe.validation, seed=recipe.seed)
@@ -263,8 +264,8 @@ class _Training:
             lr=self.recipe.lr_at(progress.epoch),
             train_loss=sum(progress.losses) / len(progress.losses),
             train_accuracy=100 * progress.correct / self.images,
-            test_accuracy=_accuracy(self.model, self.test),
-            validation_accuracy=_accuracy(self.model, self.validation) if self.validation else None,
+            test_accuracy=_accuracy(self.predict, self.test),
+            validation_accuracy=_accuracy(self.predict, self.validation) if self.validation else None,
             seconds=progress.seconds,
         )
         self.progress = Progress(epoch=progress.epoch + 1, seconds=progress.seconds)
@@ -293,8 +294,8 @@ class _Training:
         (self.run.path / "checkpoint.safetensors").unlink()
 
 
-def _accuracy(model: nn.Module, split: Split) -> float:
-    return accuracy(predict(model, split.images), split.labels)
+def _accuracy(predict: Predictor, split: Split) -> float:
+    return accuracy(predict(split.images), split.labels)
 
 
 @contextmanager

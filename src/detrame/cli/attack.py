@@ -1,0 +1,110 @@
+"""`detrame attack`: trained networks under attack, side by side."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from detrame.cli.arguments import AsJson, Device, numbers
+from detrame.cli.show import print_document, print_robustness
+
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="pixels|normalised", help="Of --radius and --noise: pixels in [0, 1], or as the network sees them."
+    ),
+]
+
+
+def attack(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Runs, folders of them, or networks of the package.")
+    ],
+    radius: Annotated[
+        str | None, typer.Option(metavar="4/255,8/255,...", help="How far a perturbation may go.")
+    ] = None,
+    unit: Unit = None,
+    norm: Annotated[str, typer.Option(metavar="inf|2", help="Of the radius.")] = "inf",
+    attacks: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,NAME,...",
+            help="One perturbation for all images: uap, uap-gradient, uap-sequential. "
+            "One for each: pgd, deepfool, square, autoattack.",
+        ),
+    ] = "uap,uap-gradient",
+    noise: Annotated[
+        str | None, typer.Option(metavar="0.001,0.01,...", help="Energy of Gaussian noise, relative to the image's.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Also check, at the smallest radius, that no network hides its gradients.")
+    ] = False,
+    crafting: Annotated[int, typer.Option(help="Training images to craft universal perturbations on.")] = 1000,
+    images: Annotated[int, typer.Option(help="Test images to measure on.")] = 1000,
+    seeds: Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation for each.")] = "0",
+    target: Annotated[float, typer.Option(help="Percent fooled, at which uap and uap-sequential stop.")] = 80.0,
+    overshoot: Annotated[float, typer.Option(help="Of DeepFool, inside uap and uap-sequential.")] = 0.02,
+    passes: Annotated[int, typer.Option(help="Over the crafting images, at most.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Also write a page with curves and pictures.")] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Attack trained networks: how often the prediction changes, and what accuracy is left.
+
+    Examples:
+
+        detrame attack plainnet9:relu plainnet9:qmetric --radius 3/255 --unit pixels
+
+        detrame attack runs/NAME runs/OTHER --radius 0.05 --unit normalised --attacks uap-gradient --seeds 0,1,2
+
+        detrame attack resnet8:relu resnet8:qmetric --radius 1/255 --unit pixels --attacks pgd,square --check
+
+        detrame attack runs/NAME --noise 0.001,0.01 --unit pixels --out page.html
+    """
+    from detrame.experiments.robustness import Bench, Settings, named, page, twin
+    from detrame.experiments.robustness.measure import known_attack
+    from detrame.experiments.robustness.stored import document
+    from detrame.experiments.robustness.tables import rows
+    from detrame.robustness.trust import verdict
+
+    radii, ratios = values("--radius", radius), values("--noise", noise)
+    if not radii and (check or not ratios):
+        raise ValueError("how strong an attack? give --radius, as 8/255 with --unit pixels, or --noise, as 0.01")
+    if unit is None:
+        raise ValueError(
+            f"{'--radius' if radii else '--noise'} needs its unit: --unit pixels for pixels in [0, 1], "
+            "or --unit normalised for what the network sees once it has normalised them"
+        )
+    chosen = [known_attack(name) for name in attacks.split(",")]
+    settings = Settings(crafting, images, tuple(numbers("--seeds", seeds)), target, overshoot, passes)
+    networks = [network for run in runs for network in named(run)]
+    measured, checked = [], []
+    for network in networks:
+        bench = Bench(network, settings, device)
+        balls = [network.ball(value, unit, norm) for value in radii]
+        measured += [bench.attack(name, balls) for name in chosen if balls]
+        measured += [bench.noise(ratios, [unit])] if ratios else []
+        if check:
+            checked.append((network, bench.check(network.ball(min(radii), unit, norm), twin(network, networks))))
+    if out is not None:
+        page.write(measured, out)
+    if as_json:
+        checks = [{"network": network.label, **one._asdict()} for network, found in checked for one in found]
+        print_document({"measured": [document(one) for one in measured], "checks": checks})
+        return
+    print_robustness(rows(measured))
+    for network, found in checked:
+        print("\n".join([f"{network.label}: {verdict(found)}", *(f"  {one}" for one in found)]))
+    if out is not None:
+        print(out)
+
+
+def values(option: str, text: str | None) -> list[float]:
+    """Numbers or fractions with commas between; none for None."""
+    try:
+        return [float(Fraction(part)) if "/" in part else float(part) for part in text.split(",")] if text else []
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(
+            f"{option} takes numbers or fractions with commas between, as 4/255,0.05; got {text!r}"
+        ) from None

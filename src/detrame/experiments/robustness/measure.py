@@ -1,0 +1,230 @@
+"""Attack a trained network and say what came of it: fooling rate and accuracy under attack, figure by figure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from detrame.data.dataset import Split
+from detrame.errors import check_count, unknown
+from detrame.experiments.robustness.networks import Network
+from detrame.inference import accuracy, as_pixels, predict
+from detrame.robustness import PER_IMAGE, Ball, Crafted, Effect, batched, effect, gradient, noisy, perturbed, sequential
+from detrame.robustness.trust import Check, checks
+from detrame.training import pick_device
+from detrame.training.environment import describe
+
+UNIVERSAL: dict[str, Callable[..., Crafted]] = {"uap": batched, "uap-gradient": gradient, "uap-sequential": sequential}
+ATTACKS = (*UNIVERSAL, *PER_IMAGE)
+CHANGED = 8  # images to be shown, for each radius
+
+OnPass = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a network is attacked.
+
+    Attributes:
+        crafting: training images that universal perturbations are crafted on.
+        images: test images that everything is measured on.
+        seeds: one perturbation (or draw of noise, or random start) for each.
+        target, overshoot: of the two forms with DeepFool inside.
+        passes: of all forms of the universal perturbation, at most.
+    """
+
+    crafting: int = 10_000
+    images: int = 10_000
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    target: float = 80.0
+    overshoot: float = 0.02
+    passes: int = 5
+
+    def __post_init__(self) -> None:
+        check_count("crafting", self.crafting)
+        check_count("images", self.images)
+        check_count("passes", self.passes)
+        if not 0 < self.target <= 100:
+            raise ValueError(f"target must be a percentage above 0 and at most 100, got {self.target}")
+        if not self.overshoot >= 0:
+            raise ValueError(f"overshoot must be at least 0, got {self.overshoot}")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"each seed makes one perturbation: name some, none twice, got {self.seeds}")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measurement, in percent: what one perturbation (one seed) did at one strength.
+
+    A radius stands in its unit, and in pixels and normalised units beside it; noise has a noise_ratio in place of it.
+    """
+
+    unit: str
+    seed: int
+    fooling: float
+    accuracy: float
+    radius: float | None = None
+    norm: str | None = None
+    pixels: float | None = None
+    normalised: float | None = None
+    noise_ratio: float | None = None
+
+
+def known_attack(name: str) -> str:
+    """`name`, if it is one of :data:`ATTACKS`; a ValueError with a suggestion if not."""
+    if name not in ATTACKS:
+        raise unknown("attack", name, ATTACKS)
+    return name
+
+
+class Changed(NamedTuple):
+    """A test image about which the first seed's perturbation at one radius changes the prediction.
+
+    Attributes:
+        place: of the radius among those measured.
+        image: its number in the test set.
+        before, after: the classes said of it.
+    """
+
+    place: int
+    image: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A network under one attack.
+
+    Attributes:
+        model, dataset, activation, iterations, source: the network.
+        attack: its name.
+        clean: accuracy on the unchanged test images, in percent.
+        figures: one for each strength and seed.
+        seconds: on the wall.
+        settings, environment: how, and where.
+        changed: some test images that universal perturbations change.
+        perturbations: of the first seed, for each radius, in pixels: ``(K, C, H, W)``.
+    """
+
+    model: str
+    dataset: str
+    activation: str
+    iterations: int
+    source: str
+    attack: str
+    clean: float
+    figures: list[Figure]
+    seconds: float
+    settings: Settings
+    environment: dict[str, Any]
+    changed: list[Changed] = field(default_factory=list)
+    perturbations: Tensor | None = field(default=None, compare=False)
+
+
+class Bench:
+    """A network and the images to attack it with, on one device."""
+
+    def __init__(self, network: Network, settings: Settings, device: str = "auto") -> None:
+        self.network, self.settings = network, settings
+        self.device = pick_device(device)
+        self.model = network.model.to(self.device)
+        self.crafting = network.dataset.train[_some(network.dataset.train, settings.crafting)].to(self.device)
+        self.numbers = _some(network.dataset.test, settings.images)
+        self.test = network.dataset.test[self.numbers].to(self.device)
+        self.before = predict(self.model, self.test.images)
+
+    def attack(self, name: str, balls: Sequence[Ball], on_pass: OnPass | None = None) -> Measured:
+        """What an attack of :data:`ATTACKS` does at some radii; `on_pass` is told of passes over crafting images."""
+        known_attack(name)
+        return self._universal(name, balls, on_pass) if name in UNIVERSAL else self._per_image(name, balls)
+
+    def _universal(self, form: str, balls: Sequence[Ball], on_pass: OnPass | None) -> Measured:
+        """Universal perturbations, all radii and seeds crafted as one job."""
+        start = perf_counter()
+        seeds = self.settings.seeds
+        pairs = [(ball, seed) for ball in balls for seed in seeds]
+        crafted = self._craft(form, [ball for ball, _ in pairs], [seed for _, seed in pairs], on_pass)
+        pixels = as_pixels(self.test.images)
+        figures, changed = [], []
+        for number, ((ball, seed), perturbation) in enumerate(zip(pairs, crafted.perturbations, strict=True)):
+            after = predict(self.model, perturbed(pixels, perturbation))
+            figures.append(_figure(effect(self.before, after, self.test.labels), ball, seed))
+            if seed == seeds[0]:
+                changed += self._changed(number // len(seeds), after)
+        return self._measured(form, figures, start, changed, crafted.perturbations[:: len(seeds)].cpu())
+
+    def _per_image(self, name: str, balls: Sequence[Ball]) -> Measured:
+        start = perf_counter()
+        figures = []
+        for ball, seed in product(balls, self.settings.seeds):
+            images = PER_IMAGE[name](self.model, self.test.images, self.test.labels, ball, seed=seed)
+            found = effect(self.before, predict(self.model, images), self.test.labels)
+            figures.append(_figure(found, ball, seed))
+        return self._measured(name, figures, start)
+
+    def noise(self, ratios: Sequence[float], units: Sequence[str]) -> Measured:
+        """What Gaussian noise does, at each of some energies relative to the image, in one or both units."""
+        start = perf_counter()
+        mean, std = self.network.normalisation
+        figures = []
+        for unit, ratio, seed in product(units, ratios, self.settings.seeds):
+            images = noisy(self.test.images, ratio, unit=unit, mean=mean, std=std, seed=seed)
+            found = effect(self.before, predict(self.model, images), self.test.labels)
+            figures.append(Figure(unit, seed, found.fooling, found.accuracy, noise_ratio=ratio))
+        return self._measured("noise", figures, start)
+
+    def check(self, ball: Ball, twin: Network | None) -> list[Check]:
+        """The checks of :mod:`detrame.robustness.trust`, with attacks transferred from a twin where there is one."""
+        other = None if twin is None else twin.model.to(self.device)
+        return checks(self.model, self.test.images, self.test.labels, ball, twin=other, seed=self.settings.seeds[0])
+
+    def _craft(self, form: str, balls: list[Ball], seeds: list[int], on_pass: OnPass | None) -> Crafted:
+        options: dict[str, Any] = {"passes": self.settings.passes, "on_pass": on_pass}
+        if form != "uap-gradient":
+            options |= {"target": self.settings.target, "overshoot": self.settings.overshoot}
+        return UNIVERSAL[form](self.model, self.crafting.images, balls, seeds, **options)
+
+    def _changed(self, place: int, after: Tensor) -> list[Changed]:
+        before, after = self.before.argmax(1).cpu(), after.argmax(1).cpu()
+        rows = (before != after).nonzero()[:CHANGED, 0].tolist()
+        return [Changed(place, int(self.numbers[row]), int(before[row]), int(after[row])) for row in rows]
+
+    def _measured(
+        self,
+        attack: str,
+        figures: list[Figure],
+        start: float,
+        changed: Sequence[Changed] = (),
+        perturbations: Tensor | None = None,
+    ) -> Measured:
+        recipe = self.network.recipe
+        return Measured(
+            model=recipe.model,
+            dataset=recipe.dataset,
+            activation=recipe.activation,
+            iterations=recipe.iterations,
+            source=self.network.source,
+            attack=attack,
+            clean=accuracy(self.before, self.test.labels),
+            figures=figures,
+            seconds=perf_counter() - start,
+            settings=self.settings,
+            environment=describe(self.network.dataset, str(self.device)),
+            changed=[*changed],
+            perturbations=perturbations,
+        )
+
+
+def _figure(found: Effect, ball: Ball, seed: int) -> Figure:
+    both = {"pixels": ball.pixels, "normalised": ball.normalised}
+    return Figure(ball.unit, seed, found.fooling, found.accuracy, ball.radius, ball.norm, **both)
+
+
+def _some(split: Split, count: int) -> Tensor:
+    """The numbers of as many images of a split, drawn once and for all; of all of them if there are no more."""
+    return torch.randperm(len(split), generator=torch.Generator().manual_seed(0))[:count]

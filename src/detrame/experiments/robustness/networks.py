@@ -1,0 +1,102 @@
+"""Trained networks by what a user calls them: a run's folder, or one of the package as ``plainnet9:qmetric``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torch import nn
+
+from detrame.data import Dataset
+from detrame.data import load as load_dataset
+from detrame.errors import Failure, unknown
+from detrame.experiments.recipes import default_recipe
+from detrame.experiments.results import result_name
+from detrame.models import create_model, pretrained_names, read_pretrained
+from detrame.models.blocks import Normalise
+from detrame.robustness import Ball
+from detrame.training import Recipe, Run, find, load
+
+PACKAGE = "the package"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A trained network, the recipe it was trained by, and the images it was trained and tested on."""
+
+    recipe: Recipe
+    source: str
+    run: Run | None = None
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The network, in eval mode: pixels in [0, 1] to logits."""
+        if self.run is not None:
+            return self.run.model
+        return create_model(self.recipe.model, activation=self.recipe.activation, pretrained=self.recipe.dataset)
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The data set of the recipe, in the split of the recipe."""
+        return self.run.dataset() if self.run is not None else load_dataset(self.recipe.dataset)
+
+    @property
+    def label(self) -> str:
+        """Network and activation, as a table says them."""
+        return f"{self.recipe.model} {self.recipe.activation}"
+
+    @cached_property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and std by channel, as the network has them; 0 and 1 for one that takes pixels as they are."""
+        for module in self.model.modules():
+            if isinstance(module, Normalise):
+                return tuple(module.mean.flatten().tolist()), tuple(module.std.flatten().tolist())
+        channels = self.dataset.in_channels
+        return (0.0,) * channels, (1.0,) * channels
+
+    def ball(self, radius: float, unit: str, norm: str = "inf") -> Ball:
+        """A radius in either unit, for this network."""
+        return Ball(radius, unit, norm, self.normalisation[1])
+
+
+def twin(network: Network, others: Sequence[Network]) -> Network | None:
+    """The ReLU network of the same family and data among `others`, unless it is the network itself."""
+    wanted = (network.recipe.model, network.recipe.dataset, "relu")
+    found = [o for o in others if (o.recipe.model, o.recipe.dataset, o.recipe.activation) == wanted]
+    return next((other for other in found if other is not network), None)
+
+
+def named(name: str) -> list[Network]:
+    """The networks that `name` stands for: those of the runs in a folder, or one of the package."""
+    if Path(name).is_dir():
+        return [Network(run.recipe, str(run.path), run) for run in find(name)]
+    model, colon, activation = name.partition(":")
+    if not colon:
+        raise Failure(
+            f"{name} is neither a folder of runs nor a trained network of the package, as plainnet9:qmetric "
+            f"(there are {', '.join(_packaged())})"
+        )
+    if name not in _packaged():
+        raise unknown("trained network", name, _packaged())
+    return [_from_package(model, activation, "cifar10")]
+
+
+def trained(model: str, dataset: str, activation: str, runs: Path) -> Network | None:
+    """The network of the paper's recipe, seed 0: from its run below `runs` if finished, or from the package."""
+    recipe = default_recipe(model, dataset, activation=activation)
+    folder = runs / result_name(recipe)
+    if (folder / "result.json").is_file() and (run := load(folder)).recipe == recipe:
+        return Network(recipe, str(folder), run)
+    if f"{model}-{activation}-{dataset}" in pretrained_names():
+        return _from_package(model, activation, dataset)
+    return None
+
+
+def _from_package(model: str, activation: str, dataset: str) -> Network:
+    _, metadata = read_pretrained(model, activation, dataset)
+    return Network(default_recipe(model, dataset).replace(**metadata["recipe"]), PACKAGE)
+
+
+def _packaged() -> list[str]:
+    """The networks of the package, as a user names them."""
+    return [":".join(name.split("-")[:2]) for name in pretrained_names()]

@@ -1,0 +1,192 @@
+"""One self-contained HTML page about networks under attack: curves, figures, perturbations, and images they change."""
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from torch import Tensor
+
+from detrame.data import Dataset
+from detrame.data import load as load_dataset
+from detrame.errors import Failure
+from detrame.experiments.report.charts import Series, line_chart, standalone
+from detrame.experiments.report.pictures import data_uri, photograph
+from detrame.experiments.robustness.measure import Figure, Measured
+from detrame.experiments.robustness.tables import Row, rows
+from detrame.inference import as_pixels
+from detrame.robustness import perturbed
+from detrame.training.files import write_text
+
+NAMES = {
+    "uap": "Universal perturbation, DeepFool inside",
+    "uap-sequential": "Universal perturbation, image by image as published",
+    "uap-gradient": "Universal perturbation, by the gradient",
+    "pgd": "PGD on each image",
+    "deepfool": "DeepFool on each image",
+    "square": "Square attack, without gradients",
+    "autoattack": "AutoAttack",
+}
+
+
+class Chart(NamedTuple):
+    """A chart with its title and the name of its file."""
+
+    name: str
+    title: str
+    svg: Markup
+
+
+class Picture(NamedTuple):
+    """A picture as a data URI, and what stands below it."""
+
+    source: str
+    caption: str
+
+
+class Gallery(NamedTuple):
+    """What one form of universal perturbation looks like against one network.
+
+    Attributes:
+        title: network and attack.
+        perturbations: one for each radius.
+        radius: that of the pairs.
+        pairs: test images before and after.
+    """
+
+    title: str
+    perturbations: list[Picture]
+    radius: str
+    pairs: list[tuple[Picture, Picture]]
+
+
+def write(measurements: Sequence[Measured], out: Path) -> Path:
+    """Write the page of some measurements to `out`, and its charts into the folder ``<stem>_figures`` beside it."""
+    if not measurements:
+        raise Failure("there is nothing measured yet that a page could show")
+    if out.is_dir():
+        raise Failure(f"{out} is a folder: name the page to write, as {out / 'robustness.html'}")
+    loader = ChoiceLoader(
+        [PackageLoader("detrame.experiments.robustness", "."), PackageLoader("detrame.experiments.report", ".")]
+    )
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    datasets = _distinct(measured.dataset for measured in measurements)
+    charts = [chart for dataset in datasets for chart in _charts(measurements, dataset)]
+    chart_style, style = (loader.get_source(environment, name)[0] for name in ("chart.css", "style.css"))
+    html = environment.get_template("page.html.j2").render(
+        title=f"{', '.join(_distinct(map(_label, measurements)))} on {', '.join(datasets)}",
+        facts=_facts(measurements),
+        charts=charts,
+        rows=[(row, NAMES.get(row.attack, row.attack)) for row in rows(measurements)],
+        galleries=[gallery for one in measurements if (gallery := _gallery(one))],
+        style=chart_style + style,
+    )
+    folder = out.with_name(f"{out.stem}_figures")
+    folder.mkdir(parents=True, exist_ok=True)
+    for chart in charts:
+        write_text(folder / f"{chart.name}.svg", standalone(chart.svg, chart_style))
+    write_text(out, html)
+    return out
+
+
+def _facts(measurements: Sequence[Measured]) -> list[tuple[str, str]]:
+    settings = [measured.settings for measured in measurements]
+    places = [measured.environment for measured in measurements]
+    universal = [m.settings for m in measurements if m.attack.startswith("uap")]
+    crafted = [
+        ("Crafted on", "; ".join(_distinct(f"{s.crafting} training images, {s.passes} passes" for s in universal)))
+    ]
+    return [
+        ("Written", date.today().isoformat()),
+        ("Measured on", "; ".join(_distinct(f"{s.images} test images" for s in settings))),
+        *(crafted if universal else []),
+        ("Seeds", "; ".join(_distinct(", ".join(map(str, s.seeds)) for s in settings))),
+        ("Networks from", "; ".join(_distinct(m.source for m in measurements))),
+        ("Hardware", "; ".join(_distinct(place["hardware"] for place in places))),
+        ("Commit", "; ".join(_distinct(str(place["commit"]) for place in places))),
+    ]
+
+
+def _charts(measurements: Sequence[Measured], dataset: str) -> Iterable[Chart]:
+    """Fooling rate and accuracy against radius, for every attack, and against noise, for every unit of it."""
+    here = [measured for measured in measurements if measured.dataset == dataset]
+    for attack in _distinct(measured.attack for measured in here):
+        under = [measured for measured in here if measured.attack == attack]
+        for unit in _distinct(f.unit for m in under for f in m.figures) if attack == "noise" else [None]:
+            name = NAMES.get(attack, f"Gaussian noise, energy relative to the {unit} image")
+            x_label = "noise ratio rho, dB" if attack == "noise" else "radius in pixels, 1/255"
+            for score, y_label in (("fooling", "predictions changed, %"), ("accuracy", "accuracy, %")):
+                series = [_series(measured, unit, score) for measured in under]
+                title = f"{name}: {y_label.split(',')[0]} on {dataset}"
+                svg = line_chart(series, title=title, x_label=x_label, y_label=y_label)
+                yield Chart("_".join(filter(None, (attack, unit, score, dataset))), f"{name}, {dataset}", svg)
+
+
+def _series(measured: Measured, unit: str | None, score: str) -> Series:
+    """Means over seeds at each strength, with a band from the lowest seed to the highest."""
+    at: dict[float, list[float]] = {}
+    for figure in measured.figures:
+        if unit in (None, figure.unit):
+            at.setdefault(_position(figure), []).append(getattr(figure, score))
+    xs = sorted(at)
+    means = [sum(at[x]) / len(at[x]) for x in xs]
+    if max(map(len, at.values())) == 1:
+        return Series(_label(measured), xs, means)
+    return Series(_label(measured), xs, means, [min(at[x]) for x in xs], [max(at[x]) for x in xs])
+
+
+def _position(figure: Figure) -> float:
+    """Where a figure stands: its radius in 255ths, or its noise in decibels, with no noise far to the left."""
+    if figure.pixels is not None:
+        return 255 * figure.pixels
+    assert figure.noise_ratio is not None
+    return 10 * math.log10(max(figure.noise_ratio, 1e-12))
+
+
+def _gallery(measured: Measured) -> Gallery | None:
+    """The first seed's perturbations, and the images that the one of middling radius changes."""
+    if measured.perturbations is None:
+        return None
+    radii = rows([measured])
+    place = len(radii) // 2
+    dataset = load_dataset(measured.dataset)
+    pairs = [
+        _pair(dataset, one.image, measured.perturbations[place], (one.before, one.after))
+        for one in measured.changed
+        if one.place == place
+    ]
+    tiles = [Picture(_contrasted(v), _in_pixels(row)) for row, v in zip(radii, measured.perturbations, strict=True)]
+    return Gallery(f"{_label(measured)}: {NAMES[measured.attack]}", tiles, _in_pixels(radii[place]), pairs)
+
+
+def _pair(dataset: Dataset, number: int, perturbation: Tensor, said: tuple[int, int]) -> tuple[Picture, Picture]:
+    image = as_pixels(dataset.test.images[number])
+    after = perturbed(image, perturbation).mul(255).round().byte()
+    before_said, after_said = (dataset.classes[label] for label in said)
+    return Picture(photograph(dataset.test.images[number]), before_said), Picture(photograph(after), after_said)
+
+
+def _contrasted(perturbation: Tensor) -> str:
+    """A perturbation as a picture: grey is 0, and the largest entry is black or white."""
+    largest = max(perturbation.abs().max().item(), 1e-12)
+    pixels = (127.5 * (1 + perturbation.permute(1, 2, 0).numpy() / largest)).round().astype(np.uint8)
+    return data_uri(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+
+
+def _in_pixels(row: Row) -> str:
+    assert row.pixels is not None
+    return f"{255 * row.pixels:.4g}/255"
+
+
+def _label(measured: Measured) -> str:
+    return f"{measured.model} {measured.activation}"
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))

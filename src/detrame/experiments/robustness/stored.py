@@ -1,0 +1,68 @@
+"""Measurements as small JSON files below ``results/robustness``, perturbations as safetensors beside them."""
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from detrame.errors import Failure
+from detrame.experiments.robustness.measure import Changed, Figure, Measured, Settings
+from detrame.training.files import read_tensors, write_tensors, write_text
+
+
+def store(measured: Measured, folder: Path) -> Path:
+    """Write a measurement below `folder`, and return the file."""
+    path = path_of(folder, measured.attack, measured.dataset, measured.model, measured.activation)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if measured.perturbations is not None:
+        tensors = {"perturbations": measured.perturbations.half()}
+        write_tensors(path.with_suffix(".safetensors"), tensors, {})
+    write_text(path, json.dumps(document(measured), indent=1) + "\n")
+    return path
+
+
+def document(measured: Measured) -> dict[str, Any]:
+    """A measurement as a JSON object, without its perturbations."""
+    plain = {f.name: getattr(measured, f.name) for f in fields(measured) if f.name != "perturbations"}
+    figures = [
+        {key: value for key, value in asdict(figure).items() if value is not None} for figure in plain["figures"]
+    ]
+    return plain | {
+        "figures": figures,
+        "settings": asdict(measured.settings),
+        "changed": [*map(list, plain["changed"])],
+    }
+
+
+def path_of(folder: Path, attack: str, dataset: str, model: str, activation: str) -> Path:
+    """Where the measurement of a network under an attack is stored."""
+    return folder / "robustness" / attack / dataset / f"{model}-{activation}.json"
+
+
+def read(path: Path) -> Measured:
+    """A stored measurement, its perturbations included where they are beside it."""
+    try:
+        found = json.loads(path.read_text())
+        settings = found["settings"] | {"seeds": tuple(found["settings"]["seeds"])}
+        parts = {
+            "figures": [Figure(**figure) for figure in found["figures"]],
+            "settings": Settings(**settings),
+            "changed": [Changed(*one) for one in found["changed"]],
+        }
+        return Measured(**(found | parts), perturbations=_perturbations(path.with_suffix(".safetensors")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failure(f"{path} is not a measurement ({error}): delete it, or restore it from the repository") from error
+
+
+def stored(folder: Path, attack: str) -> list[Measured]:
+    """Every stored measurement by an attack, in the order of their names."""
+    return [read(path) for path in sorted((folder / "robustness" / attack).rglob("*.json"))]
+
+
+def _perturbations(path: Path) -> Tensor | None:
+    if not path.exists():
+        return None
+    return read_tensors(path)[0]["perturbations"].to(torch.float32)

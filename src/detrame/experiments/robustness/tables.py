@@ -1,0 +1,200 @@
+"""The paper's claims on robustness: the networks, radii and noise they take, and our figures beside its own."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from detrame.errors import Failure
+from detrame.experiments import paper
+from detrame.experiments.reproduce import ACTIVATIONS, cells
+from detrame.experiments.robustness.measure import Bench, Figure, Measured, Settings
+from detrame.experiments.robustness.networks import Network, trained
+from detrame.experiments.robustness.stored import path_of, read, store
+from detrame.experiments.spread import Spread
+from detrame.robustness import UNITS, Ball
+
+UAP = ("uap", "uap-gradient")
+RADII = tuple(grey / 255 for grey in (1, 2, 4, 6, 8, 10))  # in pixels, beside the paper's xi in either unit
+NOISE_RATIOS = tuple(10 ** (decibel / 10) for decibel in (-40, -35, -30, -25, -20, -15, -10))
+# The networks of the paper's row and of its two figures; of residual ones, the deepest that is trained.
+FIGURES = {
+    "cifar10": ("plainnet9", "resnet", "wideresnet16_8"),
+    "cifar100": ("wideresnet16_8",),
+    "svhn": ("wideresnet16_8",),
+}
+RESNETS = ("resnet110", "resnet56", "resnet20", "resnet8")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of ours over seeds beside the paper's, if it prints one: fooling rates in percent.
+
+    `accuracy` is that under attack, in the mean, and `clean` that on the unchanged images.
+    """
+
+    model: str
+    dataset: str
+    activation: str
+    attack: str
+    unit: str
+    radius: float | None
+    norm: str | None
+    pixels: float | None
+    normalised: float | None
+    noise_ratio: float | None
+    paper: float | None
+    paper_std: float | None
+    mean: float
+    std: float | None
+    n: int
+    accuracy: float
+    clean: float
+
+    @property
+    def strength(self) -> str:
+        """A radius in both units, or the noise ratio with its own."""
+        if self.radius is None or self.pixels is None:
+            return f"rho {self.noise_ratio:.3g} of {self.unit}"
+        return f"{255 * self.pixels:.4g}/255 px = {self.normalised:.3g} norm., L{self.norm}"
+
+    def document(self) -> dict[str, Any]:
+        """The row as a JSON object: with a radius or with a noise_ratio, never both."""
+        left_out = {"noise_ratio"} if self.noise_ratio is None else {"radius", "norm", "pixels", "normalised"}
+        return {key: value for key, value in asdict(self).items() if key not in left_out}
+
+
+def cases(dataset: str | None, models: Sequence[str] | None, runs: Path) -> list[tuple[str, str, str]]:
+    """The networks (model, data set, activation) of the paper's row and figures, or those of some models by name."""
+    chosen = cells(dataset, models)
+    if models is None:
+        chosen = [(_deepest(name, runs, model), name) for name, model in _figures() if (dataset or name) == name]
+    return [(model, name, activation) for model, name in chosen for activation in ACTIVATIONS]
+
+
+def _figures() -> Iterable[tuple[str, str]]:
+    return ((dataset, model) for dataset, models in FIGURES.items() for model in models)
+
+
+def _deepest(dataset: str, runs: Path, model: str) -> str:
+    """`model`, or where any residual network will do, the deepest of which both activations are trained."""
+    if model != "resnet":
+        return model
+    found = (name for name in RESNETS if all(trained(name, dataset, act, runs) for act in ACTIVATIONS))
+    return next(found, RESNETS[0])
+
+
+def balls(network: Network) -> list[Ball]:
+    """The radii at which a network is attacked: the curve's, and the paper's xi in every unit it may have meant."""
+    xi = paper.tables()["uap"]["wideresnet16_8"][network.recipe.dataset]["xi"]
+    normalises = set(network.normalisation[1]) != {1.0}
+    units = UNITS if normalises else ("pixels",)  # the same, for a network that takes pixels as they are
+    return [*(network.ball(radius, "pixels") for radius in RADII), *(network.ball(xi, unit) for unit in units)]
+
+
+def run_missing(
+    networks: Sequence[Network],
+    attacks: Sequence[str],
+    settings: Settings,
+    results: Path,
+    *,
+    device: str = "auto",
+    minutes: float | None = None,
+    on_result: Callable[[Measured], None] | None = None,
+) -> None:
+    """Attack what has not been measured with these settings yet, and store each measurement as it comes.
+
+    After `minutes` it ends in a Failure, at the next pass over the crafting images; the next call goes on.
+    """
+    end = None if minutes is None else monotonic() + 60 * minutes
+    left = missing(networks, attacks, settings, results)
+
+    def tick(_: int = 0) -> None:
+        if end is not None and monotonic() > end:
+            raise Failure(f"stopped after {minutes:g} minutes: type the same again to measure the rest")
+
+    for network, attack in left:
+        tick()
+        measured = _measure(Bench(network, settings, device), attack, tick)
+        store(measured, results)
+        if on_result is not None:
+            on_result(measured)
+
+
+def missing(
+    networks: Sequence[Network], attacks: Sequence[str], settings: Settings, results: Path
+) -> list[tuple[Network, str]]:
+    """The measurements that are not stored, or not with these settings at these strengths."""
+    return [
+        (network, attack)
+        for network in networks
+        for attack in attacks
+        if not _is_stored(network, attack, settings, results)
+    ]
+
+
+def _is_stored(network: Network, attack: str, settings: Settings, results: Path) -> bool:
+    recipe = network.recipe
+    path = path_of(results, attack, recipe.dataset, recipe.model, recipe.activation)
+    if not path.exists():
+        return False
+    found = read(path)
+    return found.settings == settings and {_strength(figure) for figure in found.figures} == _wanted(network, attack)
+
+
+def _wanted(network: Network, attack: str) -> set[tuple[str, float]]:
+    if attack == "noise":
+        return {(unit, ratio) for unit in UNITS for ratio in NOISE_RATIOS}
+    return {(ball.unit, ball.radius) for ball in balls(network)}
+
+
+def _strength(figure: Figure) -> tuple[str, float]:
+    strength = figure.noise_ratio if figure.radius is None else figure.radius
+    assert strength is not None
+    return figure.unit, strength
+
+
+def _measure(bench: Bench, attack: str, on_pass: Callable[[int], None]) -> Measured:
+    if attack == "noise":
+        return bench.noise(NOISE_RATIOS, UNITS)
+    return bench.attack(attack, balls(bench.network), on_pass)
+
+
+def rows(measurements: Iterable[Measured]) -> list[Row]:
+    """One row for each network, attack and strength: mean and deviation over the seeds."""
+    return [row for measured in measurements for row in _rows(measured)]
+
+
+def _rows(measured: Measured) -> Iterable[Row]:
+    groups: dict[tuple[str, float], list[Figure]] = {}
+    for figure in measured.figures:
+        groups.setdefault(_strength(figure), []).append(figure)
+    for figures in groups.values():
+        first, fooling = figures[0], Spread.of([figure.fooling for figure in figures])
+        published = _published(measured, first)
+        yield Row(
+            model=measured.model,
+            dataset=measured.dataset,
+            activation=measured.activation,
+            attack=measured.attack,
+            unit=first.unit,
+            radius=first.radius,
+            norm=first.norm,
+            pixels=first.pixels,
+            normalised=first.normalised,
+            noise_ratio=first.noise_ratio,
+            paper=published.get(measured.activation),
+            paper_std=published.get(f"{measured.activation}_std"),
+            mean=fooling.mean,
+            std=fooling.std,
+            n=fooling.n,
+            accuracy=Spread.of([figure.accuracy for figure in figures]).mean,
+            clean=measured.clean,
+        )
+
+
+def _published(measured: Measured, figure: Figure) -> dict[str, float]:
+    """The paper's cell, at either reading of its radius; it prints figures of the method with DeepFool inside alone."""
+    cell: dict[str, float] = paper.tables()["uap"].get(measured.model, {}).get(measured.dataset, {})
+    return cell if measured.attack == "uap" and figure.norm == "inf" and figure.radius == cell.get("xi") else {}

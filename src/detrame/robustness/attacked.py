@@ -1,0 +1,84 @@
+"""A network as an attack sees it: frozen, in eval mode, its input clipped to valid pixels."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from detrame.inference import accuracy, as_pixels, fooling_rate, precision, predict
+from detrame.modes import evaluating
+
+SAMPLE = 16  # images, enough to tell logits from probabilities
+
+
+def check_images(images: Tensor) -> Tensor:
+    """Float pixels in [0, 1] of images ``(N, C, H, W)``; a ValueError if they are none."""
+    if images.ndim != 4 or not len(images):
+        raise ValueError(f"images must be (N, C, H, W) with N at least 1, got shape {tuple(images.shape)}")
+    if images.dtype != torch.uint8:
+        low, high = images.min().item(), images.max().item()
+        if not (low >= 0 and high <= 1):  # true for NaN as well
+            raise ValueError(
+                f"images must be pixels in [0, 1] (or uint8), got values from {low:.3g} to {high:.3g}: "
+                "the network normalises them itself"
+            )
+    return as_pixels(images)
+
+
+def check_logits(model: nn.Module, images: Tensor) -> None:
+    """A ValueError if `model` outputs probabilities, whose gradients would hide how close the decision is."""
+    outputs = predict(model, images[:SAMPLE])
+    if outputs.ndim != 2:
+        raise ValueError(f"the network must output logits (N, classes), got shape {tuple(outputs.shape)}")
+    total = outputs.sum(1)
+    if outputs.min() >= 0 and torch.allclose(total, torch.ones_like(total), atol=1e-3):
+        raise ValueError("the network outputs probabilities: attacks need its logits, so leave out the last softmax")
+
+
+class Attacked(nn.Module):
+    """Logits ``(N, classes)`` in float32 of `model` on clipped images, in the arithmetic of :func:`predict`.
+
+    The gradient is that of the clipped network, so that no attack pushes a pixel where the clipping undoes it.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of images that may have left [0, 1]."""
+        with precision(images.device):
+            logits: Tensor = self.model(as_pixels(images.clamp(0, 1)))
+        return logits.float()
+
+
+@contextmanager
+def attacked(model: nn.Module) -> Iterator[Attacked]:
+    """`model` to be attacked inside the block: eval mode, no gradients of its parameters; both undone after it."""
+    wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    with evaluating(model):
+        model.requires_grad_(False)
+        try:
+            yield Attacked(model).eval()
+        finally:
+            for parameter, wants in wanted.items():
+                parameter.requires_grad_(wants)
+
+
+def perturbed(images: Tensor, perturbation: Tensor) -> Tensor:
+    """Images ``(N, C, H, W)`` in [0, 1] with one perturbation, or one each, clipped to valid pixels."""
+    return (images + perturbation).clamp(0, 1)
+
+
+class Effect(NamedTuple):
+    """What changing the images does to a network, in percent: predictions changed, and accuracy on what was made."""
+
+    fooling: float
+    accuracy: float
+
+
+def effect(before: Tensor, after: Tensor, labels: Tensor) -> Effect:
+    """The effect of a change to the images, from the logits before and after it."""
+    return Effect(fooling_rate(before, after), accuracy(after, labels))

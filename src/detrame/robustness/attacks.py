@@ -1,0 +1,130 @@
+"""Attacks on each image by itself, by the libraries that are the measure of it: foolbox and pyautoattack.
+
+Both come with ``pip install "detrame[attacks]"``. Every attack takes pixels in [0, 1] and true labels, and gives images
+inside the ball; their :func:`~detrame.robustness.effect` is a fooling rate and the accuracy under attack.
+"""
+
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from detrame.errors import Failure, check_count
+from detrame.robustness.attacked import Attacked, attacked, check_images, check_logits, perturbed
+from detrame.robustness.ball import Ball, project, stacked
+
+PGD_STEPS = 40
+QUERIES = 5000  # of the Square attack, as AutoAttack sets them
+# Images that are attacked at once: what fits the memory of either.
+TOGETHER = {"cpu": 100, "cuda": 500}
+
+
+def pgd(
+    model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, *, seed: int = 0, steps: int = PGD_STEPS
+) -> Tensor:
+    """Projected gradient ascent of the cross-entropy from a random start (Madry et al., 2018), by foolbox."""
+    check_count("steps", steps)
+    name = {"inf": "LinfProjectedGradientDescentAttack", "2": "L2ProjectedGradientDescentAttack"}[ball.norm]
+    # All steps together go 2.5 times the radius, whatever their number: across the ball, and some way along its edge.
+    return _by_foolbox(model, images, labels, ball, seed, name, steps=steps, rel_stepsize=2.5 / steps)
+
+
+def deepfool_images(model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, *, seed: int = 0) -> Tensor:
+    """DeepFool (Moosavi-Dezfooli et al., 2016) by foolbox, cut back to the ball."""
+    name = {"inf": "LinfDeepFoolAttack", "2": "L2DeepFoolAttack"}[ball.norm]
+    return _by_foolbox(model, images, labels, ball, seed, name)
+
+
+def autoattack(model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, *, seed: int = 0) -> Tensor:
+    """AutoAttack (Croce and Hein, 2020): two APGD, FAB and Square in turn, by pyautoattack."""
+    return _by_autoattack(model, images, labels, ball, seed)
+
+
+def square(
+    model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, *, seed: int = 0, queries: int = QUERIES
+) -> Tensor:
+    """The Square attack (Andriushchenko et al., 2020), which asks for outputs and uses no gradient, by pyautoattack."""
+    return _by_autoattack(model, images, labels, ball, seed, queries=check_count("queries", queries))
+
+
+PER_IMAGE: dict[str, Callable[..., Tensor]] = {
+    "pgd": pgd,
+    "deepfool": deepfool_images,
+    "square": square,
+    "autoattack": autoattack,
+}
+
+
+def _by_foolbox(
+    model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, seed: int, name: str, **options: float
+) -> Tensor:
+    foolbox = _library("foolbox")
+    attack = getattr(foolbox.attacks, name)(**options)
+
+    def run(network: Attacked, shown: Tensor, truth: Tensor) -> Tensor:
+        wrapped = foolbox.PyTorchModel(network, bounds=(0, 1), device=shown.device)
+        _, cut, _ = attack(wrapped, shown, foolbox.criteria.Misclassification(truth), epsilons=[ball.radius])
+        return cut[0]
+
+    return _in_batches(model, images, labels, ball, seed, run)
+
+
+def _by_autoattack(
+    model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, seed: int, queries: int | None = None
+) -> Tensor:
+    """The standard attack, or Square alone where its number of queries is given."""
+    library = _library("pyautoattack")
+
+    def run(network: Attacked, shown: Tensor, truth: Tensor) -> Tensor:
+        options: dict[str, Any] = {"version": "standard"}
+        if queries is not None:
+            options = {"version": "custom", "attacks": ["square"]}
+        attack = library.AutoAttack(
+            network, norm=f"L{ball.norm}", eps=ball.radius, seed=seed, device=shown.device, **options
+        )
+        others = network(shown[:1]).shape[1] - 1
+        if queries is not None:
+            attack.square.n_queries = queries
+        elif others < 3:
+            raise ValueError(f"AutoAttack needs at least 4 classes, the network has {others + 1}: take pgd and square")
+        attack.fab.n_target_classes = attack.apgd_targeted.n_target_classes = min(9, others)
+        found, _ = attack.run_standard_evaluation(shown, truth, batch_size=len(shown))
+        return found
+
+    return _in_batches(model, images, labels, ball, seed, run)
+
+
+def _in_batches(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    ball: Ball,
+    seed: int,
+    run: Callable[[Attacked, Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Attack batch by batch, seeded, and hold the libraries to the ball and to valid pixels."""
+    if ball.unit != "pixels":
+        raise ValueError("attacks on each image take a radius in pixels: foolbox and AutoAttack know no other unit")
+    pixels = check_images(images).contiguous()
+    check_logits(model, pixels)
+    extents, norm = stacked([ball], pixels.device)
+    found = []
+    with torch.random.fork_rng(), attacked(model) as network:  # the libraries draw from the global generators
+        torch.manual_seed(seed)
+        size = TOGETHER[pixels.device.type]
+        for shown, truth in zip(torch.split(pixels, size), torch.split(labels, size), strict=True):
+            moved = run(network, shown, truth).detach() - shown
+            found.append(perturbed(shown, project(moved, extents, norm)))
+    return torch.cat(found)
+
+
+def _library(name: str) -> Any:
+    try:
+        with warnings.catch_warnings():  # foolbox imports SciPy by a deprecated name
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return import_module(name)
+    except ImportError:
+        raise Failure(f"{name} is not installed: `pip install 'detrame[attacks]'` brings it") from None
