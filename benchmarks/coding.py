@@ -13,6 +13,7 @@ its patches lie and its codes stay.
 import argparse
 import json
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -150,6 +151,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(f"ours on {hardware(options.device)}; the others on {hardware('cpu')}; {options.threads} threads")
+    started = {"commit": commit(), "load": os.getloadavg()[0]}  # of the code that is measured, and of the machine then
     results = {}
     for case in dict.fromkeys([HEADLINE, *BY_ATOMS, *BY_PATCHES]):
         result = results[case] = measure(case, options.device, options.threads, options.repeats)
@@ -164,7 +166,8 @@ def main() -> None:
             "threads": options.threads,
             "torch": torch.__version__,
             "scikit-learn": sklearn.__version__,
-            "commit": commit(),
+            **started,
+            "load_at_the_end": os.getloadavg()[0],
             "repeats": options.repeats,
             "cases": list(results.values()),
         }
