@@ -40,7 +40,7 @@ class DeTraMeClassifier(NetworkClassifier):
             "ddl3", takes none.
         iterations: T of each Q-Metric ReLU.
         learning_rate, weight_decay: of AdamW; gain and threshold are not decayed.
-        batch_size: samples a step, or "auto": all of up to 1000 samples, otherwise 128.
+        batch_size: samples a step, or "auto": all of up to 256 samples, otherwise 128.
         max_iter: the most epochs.
         tol, n_iter_no_change: stop after so many epochs in which the best training loss (with `early_stopping`, the
             best validation accuracy) has not improved by more than `tol`.
@@ -73,12 +73,12 @@ class DeTraMeClassifier(NetworkClassifier):
 
     def __init__(
         self,
-        network: str | Sequence[int] = (64,),
+        network: str | Sequence[int] = (128,),
         *,
         network_options: dict[str, Any] | None = None,
         activation: str | None = None,
         iterations: int = 2,
-        learning_rate: float = 0.005,
+        learning_rate: float = 0.003,
         weight_decay: float = 0.01,
         batch_size: int | str = "auto",
         max_iter: int = 200,
@@ -132,7 +132,7 @@ class DeTraMeClassifier(NetworkClassifier):
         if array.ndim != 4:
             raise ValueError(
                 f"Expected 4D array (n_samples, channels, height, width) for network={self.network!r}, "
-                f"got {array.ndim}D array instead: reshape the images, or give widths of layers, as network=(64,)"
+                f"got {array.ndim}D array instead: reshape the images, or give widths of layers, as network=(128,)"
             )
         if reset:
             self.image_shape_, self.n_features_in_ = array.shape[1:], math.prod(array.shape[1:])
@@ -172,7 +172,7 @@ class DeTraMeClassifier(NetworkClassifier):
             layers += [nn.Linear(features, width), activation(width, None)]
             features = width
         if not layers:
-            raise ValueError("network needs the width of at least one hidden layer, as (64,)")
+            raise ValueError("network needs the width of at least one hidden layer, as (128,)")
         return nn.Sequential(*layers, nn.Linear(features, classes))
 
     def _loss(self) -> Loss:

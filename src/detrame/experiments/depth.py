@@ -51,7 +51,7 @@ def recipe_of(method: str, depth: int, dataset: str, *, epochs: int | None = Non
     if dataset not in BUDGETS:
         raise unknown("data set of this table", dataset, BUDGETS)
     changes = BUDGETS[dataset] | ({} if epochs is None else {"epochs": epochs})
-    return method_recipe(method, depth, dataset, seed=seed, **changes)
+    return method_recipe(method, depth, dataset, iterations=2, seed=seed, **changes)
 
 
 def rows(
