@@ -20,6 +20,7 @@ from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name
 from detrame.experiments.reproduction.matches import against_controls, against_curve
 from detrame.experiments.reproduction.tables import DASH
 from detrame.experiments.reproduction.verdicts import Finding, Found, Verdict, median_gain, weigh
+from detrame.experiments.reproduction.wording import ahead
 from detrame.experiments.results import result_name
 from detrame.experiments.robustness.tables import Row as FoolingRow
 from detrame.training import Recipe
@@ -342,6 +343,18 @@ def test_a_page_of_all_results_shows_each(as_printed: Path, tmp_path: Path) -> N
     assert "Not run yet" not in found.text
     assert "a machine" in found.text
     assert "0123456" in found.text
+
+
+def test_who_is_ahead_is_said_with_what_is_beyond_chance(tmp_path: Path) -> None:
+    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 93.0)
+    store_cell(tmp_path, "resnet8", "svhn", 96.0, 97.0)  # without a spread
+    store_cell(tmp_path, "resnet20", "cifar10", 92.1, 92.2)
+    store_cell(tmp_path, "resnet56", "cifar10", 93.5, 93.4)
+    said = ahead(Evidence.read(tmp_path))
+    assert said.startswith("Q-Metric is ahead of ReLU in 3 of 4 networks run with both, in 1 by more than two standard")
+    assert "behind" not in said
+    store_cell(tmp_path, "resnet8", "cifar10", 89.0, 86.0)
+    assert ahead(Evidence.read(tmp_path)).endswith("; in 1 it is behind by as much.")
 
 
 def test_a_cell_is_shown_as_it_is(tmp_path: Path) -> None:
