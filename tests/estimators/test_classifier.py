@@ -121,6 +121,18 @@ def test_pickle_joblib_and_clone(digits: Digits, tmp_path: Path) -> None:
     np.testing.assert_array_equal(fresh.fit(digits.X, digits.y).predict_proba(digits.X_test), expected)
 
 
+def test_a_fit_that_failed_leaves_no_fitted_model(digits: Digits) -> None:
+    model = quick(device="gpu")
+    with pytest.raises(ValueError, match="unknown device"):
+        model.fit(digits.X, digits.y)
+    with pytest.raises(NotFittedError):
+        model.predict(digits.X)
+    with pytest.raises(ValueError, match="network needs"):
+        model.set_params(device="cpu", network=()).fit(digits.X, digits.y)
+    with pytest.raises(NotFittedError):
+        model.transform(digits.X)
+
+
 def test_labels_of_any_kind_and_two_classes(digits: Digits) -> None:
     names = np.where(digits.y < 5, "low", "high")
     model = quick().fit(digits.X, names)

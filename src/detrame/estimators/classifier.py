@@ -122,13 +122,12 @@ class DeTraMeClassifier(NetworkClassifier):
         )
 
     def _check(self, X: ArrayLike, y: ArrayLike | str = "no_validation", *, reset: bool) -> Any:
-        images = isinstance(self.network, str) if reset else self.image_shape_ is not None
-        if not images:
+        if reset:
             self.image_shape_: tuple[int, ...] | None = None
+        if not (isinstance(self.network, str) if reset else self.image_shape_):
             return super()._check(X, y, reset=reset)
         checked = validate_data(self, X, y, dtype=(*FLOATS, np.uint8), allow_nd=True, ensure_2d=False, reset=reset)
         array = checked[0] if isinstance(checked, tuple) else checked
-        name = type(self).__name__
         if array.ndim != 4:
             raise ValueError(
                 f"Expected 4D array (n_samples, channels, height, width) for network={self.network!r}, "
@@ -138,7 +137,8 @@ class DeTraMeClassifier(NetworkClassifier):
             self.image_shape_, self.n_features_in_ = array.shape[1:], math.prod(array.shape[1:])
         elif array.shape[1:] != self.image_shape_:
             raise ValueError(
-                f"X has images of shape {array.shape[1:]}, but {name} is expecting {self.image_shape_} as input."
+                f"X has images of shape {array.shape[1:]}, but {type(self).__name__} is expecting "
+                f"{self.image_shape_} as input."
             )
         return checked
 
