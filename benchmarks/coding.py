@@ -18,12 +18,12 @@ import statistics
 import time
 from collections.abc import Callable
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn
-import spams
 import torch
 from sklearn.decomposition import sparse_encode
 from torch import Tensor, nn
@@ -94,6 +94,8 @@ def by_scikit_learn(problem: Problem, threads: int) -> Tensor:
 
 
 def by_spams(problem: Problem, threads: int) -> Tensor:
+    import spams
+
     patches = np.asfortranarray(problem.patches.numpy().T)
     dictionary = np.asfortranarray(problem.layer.dictionary.cpu().numpy())
     code = spams.lasso(patches, D=dictionary, lambda1=problem.sparsity, mode=2, pos=True, numThreads=threads)
@@ -105,6 +107,8 @@ CODERS: dict[str, Callable[[Problem, int], Tensor]] = {
     "scikit-learn": by_scikit_learn,
     "spams": by_spams,
 }
+if find_spec("spams") is None:  # it has no wheel for every machine
+    del CODERS["spams"]
 
 
 @torch.no_grad()

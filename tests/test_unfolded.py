@@ -187,6 +187,13 @@ def test_networks_are_folded_measured_and_left_by_convert(name: str) -> None:
     torch.testing.assert_close(predict(converted, images), expected)
 
 
+def test_the_codes_of_a_dictionary_network_are_measured_too() -> None:
+    net = detrame.create_model("ddl3", in_channels=1, width=0.1)
+    codes = layer_codes(net, torch.rand(3, 1, 8, 8))
+    assert [len(layer.residuals) for layer in codes] == [0, 0]
+    assert all(0 < layer.sparsity < 1 for layer in codes)
+
+
 def test_runs_are_trained_summed_up_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for activation in ("relu", *UNFOLDED):
         command = ["train", "plainnet3", "--activation", activation, "--epochs", "1", "--set", "width=0.05"]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from detrame.activations import CoupledReLU, QMetricReLU
+from detrame.dictionary import DictionaryLayer
 from detrame.functional import q_metric_relu
 from detrame.modes import capturable, evaluating
 
@@ -93,7 +94,7 @@ def fooling_rate(before: Tensor, after: Tensor) -> float:
 
 
 class LayerCodes(NamedTuple):
-    """What one activation did with some images.
+    """What one activation or dictionary layer did with some images.
 
     Attributes:
         name: of the module in the network.
@@ -109,7 +110,7 @@ class LayerCodes(NamedTuple):
 
 @torch.no_grad()
 def layer_codes(model: nn.Module, images: Tensor) -> list[LayerCodes]:
-    """The codes of every activation, ReLU or iterated, in the order they are computed; residuals of Q-Metric ReLUs."""
+    """The codes of every ReLU, iterated activation and dictionary layer, in the order they are computed."""
     found: list[LayerCodes] = []
 
     def look(name: str, module: nn.Module, z: Tensor, u: Tensor) -> None:
@@ -131,7 +132,7 @@ def _activations_watched(model: nn.Module, look: Callable[[str, nn.Module, Tenso
     handles = [
         module.register_forward_hook(lambda m, args, u, name=name: look(name, m, args[0], u))
         for name, module in model.named_modules()
-        if isinstance(module, nn.ReLU | CoupledReLU)
+        if isinstance(module, nn.ReLU | CoupledReLU | DictionaryLayer)
     ]
     try:
         yield
