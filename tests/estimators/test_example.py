@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import detrame.estimators
+from detrame.estimators.losses import LOSSES
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -15,13 +16,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.slow
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(DOCS / "examples" / "estimator.py"))
-    rows = re.findall(r"^(\S.*?) +([\d.]+)% +[\d.]+ s +[\d.]+ s  \{", capsys.readouterr().out, flags=re.MULTILINE)
+    rows = re.findall(r"^(\S.*?) +([\d.]+)% +[\d.]+ s +[\d.]+ s  ", capsys.readouterr().out, flags=re.MULTILINE)
     assert [name for name, _ in rows] == [
         "DeTraMe",
         "scikit-learn: dictionary, logistic regression",
-        "synthesis",
-        "analysis",
-        "task-driven",
+        *(f"{name}, {loss}" for name in ("synthesis", "analysis", "task-driven") for loss in LOSSES),
     ]
     assert all(85 < float(accuracy) < 100 for _, accuracy in rows)
 
