@@ -5,18 +5,19 @@ from torch import Tensor, nn
 
 from detrame.models.blocks import Normalise
 
-CLASSES, SHAPE = 4, (2, 3, 3)
+CLASSES, SHAPE = 4, (2, 5, 5)
+PIXELS = 50
 
 
 class Linear(nn.Sequential):
-    """A linear classifier of (2, 3, 3) images, with a dropout that eval mode must silence."""
+    """A linear classifier of (2, 5, 5) images, with a dropout that eval mode must silence."""
 
     def __init__(self, seed: int = 0, normalise: bool = False) -> None:
         first = Normalise((0.5, 0.4), (0.25, 0.2)) if normalise else nn.Identity()
-        super().__init__(first, nn.Dropout(0.5), nn.Flatten(), nn.Linear(18, CLASSES))
+        super().__init__(first, nn.Dropout(0.5), nn.Flatten(), nn.Linear(PIXELS, CLASSES))
         draw = torch.Generator().manual_seed(seed)
         with torch.no_grad():
-            self.layer.weight.copy_(torch.randn(CLASSES, 18, generator=draw))
+            self.layer.weight.copy_(torch.randn(CLASSES, PIXELS, generator=draw))
             self.layer.bias.copy_(-self.layer.weight.sum(1) / 2)  # no class is favoured at grey
 
     @property

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from detrame.robustness.deepfool import BEYOND, deepfool, nearest_classes
-from tests.robustness import CLASSES, Linear, pictures
+from tests.robustness import CLASSES, PIXELS, Linear, pictures
 
 
 def test_a_linear_network_is_fooled_in_one_step_of_known_length() -> None:
@@ -26,6 +26,7 @@ def test_a_linear_network_is_fooled_in_one_step_of_known_length() -> None:
 
 def test_few_candidates_find_no_shorter_way() -> None:
     network, images = Linear().eval(), pictures()
+    network.layer.weight.data[2] *= 5  # so steep that its boundary is near even where its logit is low
     logits = network(images).detach()
     lengths = [
         deepfool(network, images, nearest_classes(logits, count))[0].flatten(1).norm(dim=1) for count in (2, CLASSES)
@@ -35,8 +36,9 @@ def test_few_candidates_find_no_shorter_way() -> None:
 
 
 def test_a_flat_network_is_not_fooled_and_nothing_breaks() -> None:
-    network = nn.Sequential(nn.Flatten(), nn.Linear(18, 3)).requires_grad_(False)
-    network[1].weight.zero_()
+    last = nn.Linear(PIXELS, 3).requires_grad_(False)
+    last.weight.zero_()
+    network = nn.Sequential(nn.Flatten(), last)
     images = pictures(3)
     found, fooled = deepfool(network, images, nearest_classes(network(images), 3))
     assert not fooled.any()

@@ -155,7 +155,7 @@ def _gallery(measured: Measured) -> Gallery | None:
         return None
     radii = rows([measured])
     place = len(radii) // 2
-    dataset = load_dataset(measured.dataset)
+    dataset = load_dataset(measured.dataset, split_seed=measured.split_seed)
     pairs = [
         _pair(dataset, one.image, measured.perturbations[place], (one.before, one.after))
         for one in measured.changed
