@@ -11,6 +11,7 @@ import torch
 from detrame import cli
 from detrame.errors import Failure
 from detrame.experiments import paper
+from detrame.experiments.results import result_name
 from detrame.experiments.robustness import (
     Bench,
     Measured,
@@ -18,6 +19,7 @@ from detrame.experiments.robustness import (
     Settings,
     measure,
     named,
+    networks,
     page,
     tables,
     trained,
@@ -28,7 +30,8 @@ from detrame.experiments.robustness.stored import path_of, read, store, stored
 from detrame.inference import accuracy, fooling_rate
 from detrame.models import pretrained_names
 from detrame.robustness.trust import checks
-from detrame.training import Run
+from detrame.training import Run, train
+from tests.training import tiny
 
 SMALL = Settings(crafting=60, images=80, seeds=(0, 1), passes=2)
 OPTIONS = ["--crafting", "60", "--images", "80", "--passes", "1", "--device", "cpu"]
@@ -66,11 +69,21 @@ def test_networks_by_name(runs: dict[str, list[Run]], tmp_path: Path) -> None:
         named("nowhere")
 
 
-def test_the_run_of_the_paper_s_recipe_comes_before_the_package(tmp_path: Path) -> None:
+def test_the_run_of_the_paper_s_recipe_comes_before_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = trained("resnet8", "cifar10", "relu", tmp_path)
     assert found is not None
     assert found.source == "the package"
     assert trained("wideresnet16_8", "cifar10", "relu", tmp_path) is None
+    recipe = tiny(epochs=1, normalise=False)
+    monkeypatch.setattr(networks, "default_recipe", lambda model, dataset, activation: recipe)
+    assert trained("plainnet3", "digits", "qmetric", tmp_path) is None
+    train(recipe, tmp_path / result_name(recipe), device="cpu")
+    found = trained("plainnet3", "digits", "qmetric", tmp_path)
+    assert found is not None
+    assert found.source == str(tmp_path / result_name(recipe))
+    assert found.normalisation == ((0.0,), (1.0,))  # its units are pixels
 
 
 def test_the_twin_is_the_relu_network_of_the_same_kind() -> None:
