@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from detrame import operators
+from detrame.experiments.bench.research import literal
 from detrame.functional import q_metric_relu
 from detrame.training.environment import commit, hardware
 
@@ -45,16 +46,6 @@ CASES = [
     *[Case((128, 512), (), 3, b) for b in (True, False)],
     *[Case((1, 512), (), 3, b) for b in (True, False)],
 ]
-
-
-def literal(z: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor, iterations: int) -> Tensor:
-    """U <- ReLU(h*Z + W(U - Z) - b), as printed in the paper."""
-    dim = coupling.ndim - 2
-    h, b = operators.per_channel(gain, dim), operators.per_channel(threshold, dim)
-    u = torch.zeros_like(z)
-    for _ in range(iterations):
-        u = torch.relu(h * z + operators.apply(coupling, u - z) - b)
-    return u
 
 
 def inputs(case: Case) -> list[Tensor]:

@@ -17,7 +17,7 @@ LAYERS = [
     ["estimators"],
     ["training", "robustness"],
     ["inference"],
-    ["models", "data", "conversion", "folding"],
+    ["models", "data", "conversion", "folding", "bridge"],
     ["tracing"],
     ["activations", "dictionary"],
     ["functional", "prox"],

@@ -36,28 +36,28 @@ def test_the_commands_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(commands) >= 6
     for command in commands:
         options = [word for word in command if word.startswith("--")]
-        name = command[:2] if command[0] == "data" else command[:1]
+        name = command[:2] if command[0] in ("data", "reproduce") else command[:1]
         assert cli.run([*name, "--help"]) == 0
         page = capsys.readouterr().out
         assert all(option in page for option in options), command
 
 
+def figure(mean: float | None, std: float | None) -> str:
+    return "" if mean is None else Spread(mean, std, 0).text(2).replace("\N{NO-BREAK SPACE}", " ")
+
+
 def ours(row: Row) -> str:
-    if row.mean is None:
-        return ""
-    return Spread(row.mean, row.std, row.n).text(2).replace("\N{NO-BREAK SPACE}", " ")
+    return figure(row.mean, row.std) + (f" (n = {row.n})" if row.n > 1 else "")
 
 
 def table_lines() -> list[str]:
-    """The README's rows: paper and ours for both activations, for every network of CIFAR-10 that has a result."""
-    rows = {(row.model, row.activation): row for row in accuracy_rows(stored(ROOT / "results"), cells("cifar10"))}
+    """The README's rows: paper and ours for both activations, for every network and data set that has a result."""
+    rows = {(row.dataset, row.model, row.activation): row for row in accuracy_rows(stored(ROOT / "results"), cells())}
     lines = []
-    for model in dict.fromkeys(model for model, _ in rows):
-        relu, qmetric = rows[model, "relu"], rows[model, "qmetric"]
+    for dataset, model in dict.fromkeys((dataset, model) for dataset, model, _ in rows):
+        relu, qmetric = rows[dataset, model, "relu"], rows[dataset, model, "qmetric"]
         if relu.n or qmetric.n:
-            figures = [
-                f"{row.paper:.2f} ± {row.paper_std:.2f} | {ours(row)} | {row.verdict}" for row in (relu, qmetric)
-            ]
+            figures = [f"{figure(row.paper, row.paper_std)} | {ours(row)} | {row.verdict}" for row in (relu, qmetric)]
             lines.append(f"| {model} | {qmetric.iterations} | {' | '.join(figures)} |")
     return lines
 

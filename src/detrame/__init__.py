@@ -10,24 +10,34 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from detrame import functional, prox
-    from detrame.activations import QMetricReLU, parameter_groups, project_, project_after
+    from detrame.activations import LISTA, SLSTM, QMetricReLU, parameter_groups, project_, project_after
+    from detrame.bridge import from_dictionary, nearest_dictionary
     from detrame.conversion import convert
+    from detrame.dictionary import DictionaryConv2d, DictionaryLinear
+    from detrame.estimators import DeTraMeClassifier
     from detrame.experiments import default_recipe
     from detrame.folding import fold
     from detrame.models import create_model, list_models
     from detrame.training import Recipe, Run, load, resume, train
 
 _HOME = {
+    "DeTraMeClassifier": "estimators",
+    "LISTA": "activations",
+    "SLSTM": "activations",
+    "DictionaryConv2d": "dictionary",
+    "DictionaryLinear": "dictionary",
     "Recipe": "training",
     "Run": "training",
     "default_recipe": "experiments",
     "load": "training",
+    "nearest_dictionary": "bridge",
     "resume": "training",
     "train": "training",
     "QMetricReLU": "activations",
     "convert": "conversion",
     "create_model": "models",
     "fold": "folding",
+    "from_dictionary": "bridge",
     "functional": "",
     "list_models": "models",
     "parameter_groups": "activations",
@@ -37,6 +47,11 @@ _HOME = {
 }
 
 __all__ = [
+    "LISTA",
+    "SLSTM",
+    "DeTraMeClassifier",
+    "DictionaryConv2d",
+    "DictionaryLinear",
     "QMetricReLU",
     "Recipe",
     "Run",
@@ -44,9 +59,11 @@ __all__ = [
     "create_model",
     "default_recipe",
     "fold",
+    "from_dictionary",
     "functional",
     "list_models",
     "load",
+    "nearest_dictionary",
     "parameter_groups",
     "project_",
     "project_after",

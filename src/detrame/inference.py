@@ -7,19 +7,69 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from detrame.activations import QMetricReLU
+from detrame.activations import CoupledReLU, QMetricReLU
+from detrame.dictionary import DictionaryLayer
 from detrame.functional import q_metric_relu
-from detrame.modes import evaluating
+from detrame.modes import capturable, evaluating
 
 
-@torch.no_grad()
 def predict(model: nn.Module, images: Tensor, *, batch_size: int = 1000) -> Tensor:
     """Logits ``(N, classes)`` in float32 of images ``(N, C, H, W)``: uint8, or float pixels in [0, 1].
 
     In eval mode, on the device of the images, in bfloat16 on a GPU.
     """
-    with evaluating(model), precision(images.device):
-        return torch.cat([model(as_pixels(batch)).float() for batch in torch.split(images, batch_size)])
+    return torch.cat([_logits(model, batch) for batch in torch.split(images, batch_size)])
+
+
+@torch.no_grad()
+def _logits(model: nn.Module, batch: Tensor) -> Tensor:
+    with evaluating(model), precision(batch.device):
+        return model(as_pixels(batch)).float()
+
+
+class Predictor:
+    """:func:`predict` for a network that is asked again and again, as while it trains.
+
+    On a GPU the pass is captured once for each shape of batch and replayed. A replay reads parameters and statistics
+    where they lie: they may change in place, but not be replaced. What folds is best folded before (`detrame.fold`).
+    """
+
+    def __init__(self, model: nn.Module, *, batch_size: int = 1000) -> None:
+        self._model, self._batch_size = model, batch_size
+        self._captured: dict[tuple[object, ...], _Captured] = {}
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Logits ``(N, classes)`` in float32 of images ``(N, C, H, W)``."""
+        if not images.is_cuda or not capturable(self._model):
+            return predict(self._model, images, batch_size=self._batch_size)
+        return torch.cat([self._replayed(batch) for batch in torch.split(images, self._batch_size)])
+
+    def _replayed(self, batch: Tensor) -> Tensor:
+        key = tuple(batch.shape), batch.dtype
+        if key not in self._captured:
+            self._captured[key] = _Captured(self._model, batch)
+        return self._captured[key](batch)
+
+
+class _Captured:
+    """A network's pass over one shape of batch, as a CUDA graph."""
+
+    def __init__(self, model: nn.Module, batch: Tensor) -> None:
+        self._batch = batch.clone()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries choose and load their kernels in the first calls
+            for _ in range(3):
+                _logits(model, self._batch)
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._logits = _logits(model, self._batch)
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        self._batch.copy_(batch)
+        self._graph.replay()
+        return self._logits.clone()
 
 
 def as_pixels(images: Tensor) -> Tensor:
@@ -44,12 +94,13 @@ def fooling_rate(before: Tensor, after: Tensor) -> float:
 
 
 class LayerCodes(NamedTuple):
-    """What one Q-Metric ReLU did with some images.
+    """What one activation or dictionary layer did with some images.
 
     Attributes:
         name: of the module in the network.
         sparsity: share of the codes that are zero.
-        residuals: ``(iterations,)``, the largest change of a code at each iteration, relative to the largest code.
+        residuals: ``(iterations,)``, the largest change of a code at each iteration, relative to the largest code;
+            empty for all but a Q-Metric ReLU.
     """
 
     name: str
@@ -59,7 +110,7 @@ class LayerCodes(NamedTuple):
 
 @torch.no_grad()
 def layer_codes(model: nn.Module, images: Tensor) -> list[LayerCodes]:
-    """The codes of every Q-Metric ReLU (and, without residuals, of every ReLU) in the order they are computed."""
+    """The codes of every ReLU, iterated activation and dictionary layer, in the order they are computed."""
     found: list[LayerCodes] = []
 
     def look(name: str, module: nn.Module, z: Tensor, u: Tensor) -> None:
@@ -81,7 +132,7 @@ def _activations_watched(model: nn.Module, look: Callable[[str, nn.Module, Tenso
     handles = [
         module.register_forward_hook(lambda m, args, u, name=name: look(name, m, args[0], u))
         for name, module in model.named_modules()
-        if isinstance(module, nn.ReLU | QMetricReLU)
+        if isinstance(module, nn.ReLU | CoupledReLU | DictionaryLayer)
     ]
     try:
         yield

@@ -1,4 +1,4 @@
-"""Look at a network without leaving a trace."""
+"""How a network can be run: in eval mode without leaving a trace, or captured."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,3 +16,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes.items():
             module.training = training
+
+
+def capturable(model: nn.Module) -> bool:
+    """Whether a pass through `model` can be captured as a CUDA graph.
+
+    A module whose work depends on the data, as a dictionary layer's does, says that it cannot: ``capturable = False``.
+    """
+    return all(getattr(module, "capturable", True) for module in model.modules())

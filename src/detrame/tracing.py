@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from detrame.activations import QMetricReLU
+from detrame.activations import CoupledReLU
 from detrame.modes import evaluating
 
 _RELUS = frozenset({F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_})
@@ -93,7 +93,7 @@ class _Recorder(TorchFunctionMode):
         tensors = list(_tensors((args, kwargs)))
         layer = max((self.upstream[id(t)][1] for t in tensors if id(t) in self.upstream), default=None)
         path, module = self.stack[-1]
-        if func in _RELUS and not isinstance(module, QMetricReLU):
+        if func in _RELUS and not isinstance(module, CoupledReLU):
             z = tensors[0]
             self.calls.append(Call(path, module, tuple(z.shape), z.device, _parameter_dtype(z), layer))
         result = func(*args, **kwargs)
@@ -163,13 +163,13 @@ def run_graph(net: fx.GraphModule, example: Arguments) -> dict[fx.Node, list[Cal
 
 
 class Tracer(fx.Tracer):
-    """Traces through a network, not into PyTorch's own modules, ReLUs and Q-Metric ReLUs."""
+    """Traces through a network, not into PyTorch's own modules, ReLUs and iterated activations."""
 
     proxy_buffer_attributes = True  # or a buffer's value at the time of tracing would be kept for good
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether a module is one node of the graph."""
-        return is_relu(m) or isinstance(m, QMetricReLU) or super().is_leaf_module(m, module_qualified_name)
+        return is_relu(m) or isinstance(m, CoupledReLU) or super().is_leaf_module(m, module_qualified_name)
 
 
 def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Graph | str:

@@ -3,6 +3,7 @@
 import math
 import re
 from importlib import resources
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,8 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detrame.experiments.report import charts, pictures, svg
-from detrame.experiments.report.charts import Series, bar_chart, histogram, line_chart
+from detrame.experiments.report import axes, charts, pictures, svg
+from detrame.experiments.report.charts import Series, bar_chart, dot_chart, histogram, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -100,7 +101,7 @@ def bars(*series: tuple[str, list[float]], categories: int = 2) -> ElementTree.E
 def test_bars_are_as_high_as_their_values() -> None:
     root = bars(("a", [50.0, 100.0]), ("b", [0.0]))
     heights = [float(e.get("height") or 0) for e in root.iter(f"{SVG}rect") if e.find(f"{SVG}title") is not None]
-    assert heights == pytest.approx([charts.PLOT_HEIGHT / 2, charts.PLOT_HEIGHT, 0])
+    assert heights == pytest.approx([charts.NORMAL.plot_height / 2, charts.NORMAL.plot_height, 0])
     assert texts(root, "value") == ["50", "100", "0"]
 
 
@@ -207,3 +208,53 @@ def test_every_colour_of_text_can_be_read_in_both_modes() -> None:
         for name in ("ink", "muted", *[f"s{i}" for i in range(charts.COLOURS)]):
             for ground in ("paper", "card"):
                 assert contrast(colours[name], colours[ground]) >= 4.5, f"{name} on {ground}"
+
+
+def test_dots_lie_where_their_values_are_on_a_logarithmic_axis() -> None:
+    series = [("ours", [1.0, 10.0]), ("paper", [10**0.5, 1.0])]
+    root = parsed(dot_chart(["resnet8", "a & b"], series, title="t", x_label="ratio"))
+    told = {group[0].text: group[1] for group in root.iter(f"{SVG}g")}
+    left, right = (
+        float(told[f"{name}, ours: {value}"].get("cx", "nan")) for name, value in (("resnet8", 1), ("a & b", 10))
+    )
+    middle = [float(x) for x in re.findall(r"[ML]([\d.]+) ", told["resnet8, paper: 3.16"].get("d", ""))]
+    assert sum(middle) / len(middle) == pytest.approx((left + right) / 2, abs=0.1)
+    assert left < right
+    assert texts(root, "name") == ["ours", "paper"]
+    assert texts(root, "tick") == ["resnet8", "a & b", "1", "2", "5", "10"]
+    many = parsed(dot_chart(["x"], [("y", [0.02]), ("z", [3000.0])], title="t", x_label="ms"))
+    assert texts(many, "middle") == ["0.01", "1", "100", "10000"]
+    assert parsed(dot_chart([], [], title="t", x_label="ms")) is not None
+
+
+def test_an_axis_of_accuracies_is_even_in_the_logarithm_of_the_error() -> None:
+    axis = axes.accuracies("%", [35.0, 95.0])
+    assert axis.at(90) - axis.at(80) == pytest.approx(axis.at(95) - axis.at(90))
+    assert 0 < axis.at(35) < axis.at(95) < 1
+    assert 90 in axis.ticks
+    assert all(b - a >= axes.CLOSEST for a, b in pairwise(map(axis.at, axis.ticks)))
+    assert math.isfinite(axes.accuracies("%", [100.0, 99.0]).at(100.0))
+    assert axes.accuracies("%", [90.0]).at(90.0) == pytest.approx(0.5)
+
+
+def test_an_axis_of_counts_is_written_in_millions() -> None:
+    axis = axes.millions("parameters", [9e4, 5e6])
+    assert [axis.text(tick) for tick in axis.ticks] == ["0.1M", "0.2M", "0.5M", "1M", "2M", "5M"]
+    assert axis.at(1e6) - axis.at(1e5) == pytest.approx(axis.at(2e6) - axis.at(2e5))
+
+
+def test_a_series_over_seeds_is_their_mean_within_their_range() -> None:
+    series = Series.over_seeds("s", [[1.0, 4.0], [3.0, 8.0]])
+    assert (list(series.x), series.y, series.low, series.high) == ([1, 2], [2, 6], [1, 4], [3, 8])
+    assert not Series.over_seeds("s", [[1.0, 4.0]]).low
+
+
+def test_curves_have_the_looks_they_are_given_and_tooltips_only_on_request() -> None:
+    series = [Series("a", [1, 2], [1.0, 2.0], look=charts.Look(1, 0)), Series("b", [1, 2], [2.0, 1.0])]
+    x, y = axes.whole("epoch", [1, 2]), axes.straight("%", [1.0, 2.0])
+    root = parsed(charts.curves(series, x, y, title="t", size=charts.SMALL, tooltips=False))
+    drawn = [(e.get("class"), e.get("stroke-dasharray")) for e in root.iter(f"{SVG}path") if e.get("stroke-dasharray")]
+    assert set(drawn) == {("line s1", charts.DASHES[0]), ("line s1", charts.DASHES[1])}
+    assert root.get("viewBox", "").split()[2] == f"{charts.SMALL.width}"
+    assert not list(root.iter(f"{SVG}title"))
+    assert len(list(parsed(charts.curves(series, x, y, title="t")).iter(f"{SVG}title"))) == 2

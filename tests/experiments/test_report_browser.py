@@ -1,4 +1,4 @@
-"""The page in a real browser: light and dark, narrow and wide."""
+"""The pages in a real browser: light and dark, narrow and wide."""
 
 import shutil
 import subprocess
@@ -21,6 +21,7 @@ OPTIONS = [
     "--disable-sync",
     "--disable-quic",
 ]
+REPRODUCTION = Path(__file__).parents[2] / "docs" / "reproduction.html"
 DARK = "--blink-settings=preferredColorScheme=0"
 # The page in a frame of any width (a window has a least width) that its surroundings may measure.
 FRAME = """<!doctype html><meta name="color-scheme" content="light dark"><title></title>
@@ -58,10 +59,17 @@ def browse(page: Path, profile: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.fixture(params=["report", "reproduction"])
+def any_page(request: pytest.FixtureRequest) -> Path:
+    """The report of small runs, or the page of the reproduction as it stands in the repository."""
+    report: Path = request.getfixturevalue("page") if request.param == "report" else REPRODUCTION
+    return report
+
+
 @pytest.mark.parametrize("width", [360, 1400])
-def test_the_page_fits_and_follows_the_colour_scheme(page: Path, tmp_path: Path, width: int) -> None:
+def test_the_page_fits_and_follows_the_colour_scheme(any_page: Path, tmp_path: Path, width: int) -> None:
     framed = tmp_path / "framed.html"
-    framed.write_text(FRAME.format(width=width, page=escape(page.read_text(encoding="utf-8"))), encoding="utf-8")
+    framed.write_text(FRAME.format(width=width, page=escape(any_page.read_text(encoding="utf-8"))), encoding="utf-8")
     backgrounds = []
     for name, options in (("light", []), ("dark", [DARK])):
         shot = tmp_path / f"{name}.png"
@@ -72,7 +80,7 @@ def test_the_page_fits_and_follows_the_colour_scheme(page: Path, tmp_path: Path,
         assert int(scroll) <= width, "the page scrolls sideways"
         assert outside == "0", "something reaches out of the page"
         assert loaded == "true"
-        browse(page, tmp_path / f"{name} shot", *options, size, f"--screenshot={shot}")
+        browse(any_page, tmp_path / f"{name} shot", *options, size, f"--screenshot={shot}")
         with Image.open(shot) as picture:
             assert picture.size[0] == width
             corner = picture.convert("RGB").getpixel((3, 3))

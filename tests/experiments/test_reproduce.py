@@ -78,6 +78,12 @@ def test_expected_time_is_by_the_epoch() -> None:
         assert expected_seconds(recipe.replace(**other), known) is None
 
 
+def test_networks_of_different_widths_have_results_of_different_names() -> None:
+    recipe = default_recipe("plainnet9", "cifar10")
+    assert result_name(recipe) == "cifar10/plainnet9-qmetric-200epochs-seed0"
+    assert result_name(recipe.replace(width=1.477)) == "cifar10/plainnet9-qmetric-width1.477-200epochs-seed0"
+
+
 def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
     run = train(tiny(), tmp_path / "run", device="cpu")
     path = record(run, tmp_path / "results")
@@ -107,10 +113,10 @@ def small_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["reproduce", "accuracy", "--dry-run", "--json"]) == 0
     listed = [row["run"] for row in json.loads(capsys.readouterr().out)]
-    assert listed == [f"digits/plainnet3-{activation}-2epochs-seed0" for activation in ("relu", "qmetric")]
+    assert listed == [f"digits/plainnet3-{activation}-width0.05-2epochs-seed0" for activation in ("relu", "qmetric")]
     assert cli.run(["reproduce", "accuracy", "--device", "cpu"]) == 0
     out = capsys.readouterr().out
-    assert "plainnet3 relu seed 0:" in out
+    assert "digits/plainnet3-relu-width0.05-2epochs-seed0: " in out
     assert "not reproduced" in out
     assert cli.run(["reproduce", "accuracy", "--dry-run"]) == 0
     assert capsys.readouterr().out == "0 of 2 runs are missing\n"
@@ -126,9 +132,11 @@ def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
     small_table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "0"]) == 1
-    assert "stopped in epoch 1, after step 1, of runs/reproduce/digits/plainnet3-relu" in capsys.readouterr().err
+    assert (
+        "stopped in epoch 1, after step 1, of runs/reproduce/accuracy/digits/plainnet3-relu" in capsys.readouterr().err
+    )
     assert stored(Path("results")) == []
-    run_missing(recipes([("plainnet3", "digits")], [0]), Path("results"), Path("runs/reproduce"), device="cpu")
+    run_missing(recipes([("plainnet3", "digits")], [0]), Path("results"), Path("runs/reproduce/accuracy"), device="cpu")
     assert len(stored(Path("results"))) == 2
 
 

@@ -1,9 +1,15 @@
-"""Activations, and the seam through which networks get them: a factory ``(channels, kernel_size) -> nn.Module``."""
+"""Activations, and the seam through which networks get them: a factory ``(channels, kernel_size) -> nn.Module``.
+
+`kernel_size` is that of the convolution before; after a linear layer it is None, and the activation acts on the last
+axis.
+"""
 
 from collections.abc import Callable
 
 from torch import nn
 
+from detrame.activations.coupled import CoupledReLU
+from detrame.activations.lista import LISTA
 from detrame.activations.qmetric import (
     INITIALISATIONS,
     QMetricReLU,
@@ -12,14 +18,18 @@ from detrame.activations.qmetric import (
     project_after,
     q_metric_relus,
 )
+from detrame.activations.slstm import SLSTM
 from detrame.errors import unknown
 
-ActivationFactory = Callable[[int, int], nn.Module]
+ActivationFactory = Callable[[int, int | None], nn.Module]
 
 __all__ = [
     "ACTIVATIONS",
     "INITIALISATIONS",
+    "LISTA",
+    "SLSTM",
     "ActivationFactory",
+    "CoupledReLU",
     "QMetricReLU",
     "activation_factory",
     "parameter_groups",
@@ -33,16 +43,24 @@ def _relu(iterations: int) -> ActivationFactory:
     return lambda channels, kernel_size: nn.ReLU(inplace=True)
 
 
-def _qmetric(iterations: int) -> ActivationFactory:
-    return lambda channels, kernel_size: QMetricReLU(channels, kernel_size, iterations)
+def _coupled(kind: Callable[..., nn.Module]) -> Callable[[int], ActivationFactory]:
+    """Without a filter size, on feature vectors."""
+    return lambda iterations: (
+        lambda channels, kernel_size: kind(channels, kernel_size, iterations, dim=0 if kernel_size is None else 2)
+    )
 
 
 # A name here enrols the activation in the contract tests and on the command line.
-ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {"relu": _relu, "qmetric": _qmetric}
+ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {
+    "relu": _relu,
+    "qmetric": _coupled(QMetricReLU),
+    "lista": _coupled(LISTA),
+    "slstm": _coupled(SLSTM),
+}
 
 
 def activation_factory(name: str, *, iterations: int = 2) -> ActivationFactory:
-    """The factory of a named activation: given channels and the filter size of the convolution before, a module."""
+    """The factory of a named activation: given channels and the filter size of the layer before, a module."""
     if name not in ACTIVATIONS:
         raise unknown("activation", name, ACTIVATIONS)
     return ACTIVATIONS[name](iterations)

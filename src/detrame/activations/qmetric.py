@@ -1,7 +1,7 @@
 """The Q-Metric ReLU as a module, and the constraints on its parameters over a whole model."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,8 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from detrame import operators
-from detrame.errors import check_count, unknown
+from detrame.activations.coupled import CoupledReLU
+from detrame.errors import unknown
 from detrame.functional import check_tolerance, q_metric_relu
 
 
@@ -38,7 +39,7 @@ INITIALISATIONS: dict[str, Callable[[Tensor, Tensor, Tensor], None]] = {
 }
 
 
-class QMetricReLU(nn.Module):
+class QMetricReLU(CoupledReLU):
     r"""A learned, non-separable ReLU: a few steps of the iteration whose fixed point is a prox in a metric.
 
     .. math:: U_{t+1} = \mathrm{ReLU}\bigl(h \odot Z + \tilde W (U_t - Z) - b\bigr), \quad U_0 = 0
@@ -60,7 +61,6 @@ class QMetricReLU(nn.Module):
     Shapes: ``coupling (C, C / groups, *kernel)``, ``gain (C,)``, ``threshold (C,)``; the output is that of the input.
     """
 
-    coupling: nn.Parameter
     gain: nn.Parameter
     threshold: nn.Parameter
 
@@ -78,17 +78,13 @@ class QMetricReLU(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        iterations = check_count("iterations", iterations)
+        super().__init__(channels, kernel_size, iterations, dim=dim, groups=groups, device=device, dtype=dtype)
         check_tolerance(tolerance)
         if init not in INITIALISATIONS:
             raise unknown("init", init, INITIALISATIONS)
-        shape = _coupling_shape(channels, kernel_size, dim, groups)
-        self.iterations = iterations
         self.init = init
         self.zero_diagonal = zero_diagonal
         self.tolerance = tolerance
-        self.coupling = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.gain = nn.Parameter(torch.empty(channels, device=device, dtype=dtype))
         self.threshold = nn.Parameter(torch.empty(channels, device=device, dtype=dtype))
         self.reset_parameters()
@@ -99,13 +95,13 @@ class QMetricReLU(nn.Module):
         INITIALISATIONS[self.init](self.coupling, self.gain, self.threshold)
         self.project_()
 
-    @torch.no_grad()
     def project_(self) -> None:
         """Restore the constraints in place: diag(coupling) = 0, gain in [0, 1], threshold >= 0."""
-        if self.zero_diagonal:
-            operators.diagonal(self.coupling).zero_()
-        self.gain.clamp_(0, 1)
-        self.threshold.clamp_(min=0)
+        project_(self)
+
+    def undecayed(self) -> list[nn.Parameter]:
+        """The parameters that weight decay would only distort: gain and threshold."""
+        return [self.gain, self.threshold]
 
     def forward(self, input: Tensor) -> Tensor:  # named as nn.ReLU's, whose place it takes
         """The code of `input`, of the same shape."""
@@ -114,12 +110,7 @@ class QMetricReLU(nn.Module):
 
     def extra_repr(self) -> str:
         """What is seen of this module when it is printed."""
-        channels, inputs, *kernel = self.coupling.shape
-        parts = [str(channels), f"kernel_size={tuple(kernel)}" if kernel else "dim=0", f"iterations={self.iterations}"]
-        if len(kernel) not in (0, 2):
-            parts.append(f"dim={len(kernel)}")
-        if channels != inputs:
-            parts.append(f"groups={channels // inputs}")
+        parts = [super().extra_repr()]
         if not self.zero_diagonal:
             parts.append("zero_diagonal=False")
         if self.tolerance is not None:
@@ -127,32 +118,43 @@ class QMetricReLU(nn.Module):
         return ", ".join(parts)
 
 
-def _coupling_shape(channels: int, kernel_size: int | Sequence[int] | None, dim: int, groups: int) -> tuple[int, ...]:
-    if dim not in (0, 1, 2, 3):
-        raise ValueError(f"dim must be 0 (feature vectors), 1, 2 or 3 (convolutions), got {dim!r}")
-    channels, groups = check_count("channels", channels), check_count("groups", groups)
-    if channels % groups:
-        raise ValueError(f"groups must divide channels, got groups={groups} for {channels} channels")
-    if dim == 0 and kernel_size is not None:
-        raise ValueError(f"dim=0 acts on feature vectors and takes no kernel_size, got {kernel_size!r}")
-    sizes = [3 if kernel_size is None else kernel_size] * dim if not isinstance(kernel_size, Sequence) else kernel_size
-    kernel = [check_count("kernel_size", size) for size in sizes]
-    if len(kernel) != dim:
-        raise ValueError(f"kernel_size {tuple(kernel)} has {len(kernel)} axes, dim is {dim}")
-    if any(size % 2 == 0 for size in kernel):
-        raise ValueError(f"kernel_size must be odd, so that the coupling has a centre, got {kernel_size}")
-    return channels, channels // groups, *kernel
-
-
 def q_metric_relus(model: nn.Module) -> list[QMetricReLU]:
     """Every Q-Metric ReLU inside `model`, `model` itself included."""
     return [module for module in model.modules() if isinstance(module, QMetricReLU)]
 
 
+@runtime_checkable
+class Constrained(Protocol):
+    """A module that keeps its parameters within constraints, and says which of them weight decay would distort."""
+
+    def project_(self) -> None:
+        """Restore the constraints, in place."""
+
+    def undecayed(self) -> list[nn.Parameter]:
+        """The parameters to leave out of weight decay."""
+
+
 def project_(model: nn.Module) -> None:
-    """Restore the constraints of every Q-Metric ReLU inside `model`, in place; other parameters are untouched."""
-    for module in q_metric_relus(model):
-        module.project_()
+    """Restore the constraints of every Q-Metric ReLU and dictionary layer inside `model`, in place."""
+    _project_together(q_metric_relus(model))
+    for module in model.modules():
+        if isinstance(module, Constrained) and not isinstance(module, QMetricReLU):
+            module.project_()
+
+
+@torch.no_grad()
+def _project_together(modules: list[QMetricReLU]) -> None:
+    if not modules:
+        return
+    for module in modules:
+        if module.zero_diagonal:
+            operators.diagonal(module.coupling).zero_()
+    # All layers at once: a GPU would take longer to start these than to do them.
+    gains: list[Tensor] = [module.gain for module in modules]
+    thresholds: list[Tensor] = [module.threshold for module in modules]
+    torch._foreach_clamp_min_(gains, 0)
+    torch._foreach_clamp_max_(gains, 1)
+    torch._foreach_clamp_min_(thresholds, 0)
 
 
 def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
@@ -167,10 +169,11 @@ def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
 def parameter_groups(model: nn.Module, weight_decay: float = 5e-4) -> list[dict[str, Any]]:
     """Parameter groups for an optimiser: `weight_decay` on everything but gain and threshold.
 
-    Decay would pull the gain from 1 and the threshold to 0, where neither is small by nature. Parameters that need no
-    gradient are left out, and so is an empty group.
+    Decay would pull the gain from 1 and the threshold to 0, where neither is small by nature; so with the learned
+    sparsity, damping and shift of a dictionary layer. Parameters that need no gradient are left out, and so is an
+    empty group.
     """
-    free = {id(p) for module in q_metric_relus(model) for p in (module.gain, module.threshold)}
+    free = {id(p) for module in model.modules() if isinstance(module, Constrained) for p in module.undecayed()}
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in parameters if id(p) not in free], "weight_decay": weight_decay},

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli import attack, data, reproduce, train
+from detrame.cli import attack, bench, data, reproduce, train
 from detrame.errors import Failure
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-for command in (train.train, train.compare, train.evaluate, attack.attack, train.report):
+for command in (train.train, train.compare, train.evaluate, attack.attack, train.report, bench.bench):
     app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(reproduce.app, name="reproduce")

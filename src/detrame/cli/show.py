@@ -11,9 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.experiments.bench import Steps
+    from detrame.experiments.controls import Control
+    from detrame.experiments.ddl import Row as DDLRow
+    from detrame.experiments.depth import Row as DepthRow
     from detrame.experiments.plans import Summary
     from detrame.experiments.reproduce import Row
     from detrame.experiments.robustness.tables import Row as RobustnessRow
+    from detrame.experiments.timing import Row as TimingRow
     from detrame.models import ModelInfo
     from detrame.training import Epoch, OnEpoch, Run
 
@@ -43,10 +48,9 @@ def print_summaries(summaries: "Sequence[Summary]") -> None:
     for heading in ("parameters", "test, %", "best, %", "seeds", "train, s"):
         table.add_column(heading, justify="right")
     for row in summaries:
-        network = f"{row.model} {row.activation}" + (f" T={row.iterations}" if row.activation == "qmetric" else "")
         accuracy = Spread(row.mean, row.std, row.n)
         figures = [f"{row.parameters:,}", accuracy.text(2), f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
-        table.add_row(network, row.dataset, *figures)
+        table.add_row(_network(row), row.dataset, *figures)
     _print(table)
 
 
@@ -59,12 +63,26 @@ def print_accuracy(rows: "Sequence[Row]") -> None:
         table.add_column(heading, justify="right")
     table.add_column("verdict")
     for row in rows:
-        network = f"{row.model} {row.activation}" + (f" T={row.iterations}" if row.activation == "qmetric" else "")
         paper = Spread(row.paper, row.paper_std, 5).text(2)
         ours, gap = (
             ("", "") if row.mean is None else (Spread(row.mean, row.std, row.n).text(2), f"{row.mean - row.paper:+.2f}")
         )
-        table.add_row(network, row.dataset, paper, ours, gap, str(row.n or ""), row.verdict)
+        table.add_row(_network(row), row.dataset, paper, ours, gap, str(row.n or ""), row.verdict)
+    _print(table)
+
+
+def print_controls(rows: "Sequence[Control]") -> None:
+    """The ReLU networks that cost as much as the Q-Metric one, beside it and its ReLU twin."""
+    from detrame.experiments.spread import Spread
+
+    table = _table("network", "matched in")
+    for heading in ("width", "parameters, M", "multiply-adds, M", "accuracy, %", "seeds"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        counts = [f"{row.parameters / 1e6:.2f}", f"{row.multiply_adds / 1e6:.1f}"]
+        accuracy = "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2)
+        matched = (row.matched or "").replace("_", "-")
+        table.add_row(f"{row.model} {row.activation}", matched, f"{row.width:g}", *counts, accuracy, str(row.n or ""))
     _print(table)
 
 
@@ -83,6 +101,80 @@ def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
     _print(table)
 
 
+def print_ddl(rows: "Sequence[DDLRow]") -> None:
+    """The methods in one shape: accuracy and seconds per image, the paper's and ours, and where ours were measured."""
+    from detrame.experiments import ddl, paper
+    from detrame.experiments.spread import Spread
+
+    def seconds(figure: float | None) -> str:
+        return "" if figure is None else f"{figure:.3g}"
+
+    table = _table("\nnetwork", "\ndata")
+    for heading in (
+        "\nepochs",
+        "parameters\nM",
+        "accuracy\npaper, %",
+        "\nours, %",
+        "\nseeds",
+        "train\npaper, s",
+        "\nours, s",
+        "test\npaper, s",
+        "\nours, s",
+    ):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        times = row.paper_train_s_per_image, row.train_s_per_image, row.paper_test_s_per_image, row.test_s_per_image
+        table.add_row(
+            _network(row),
+            row.dataset,
+            str(row.epochs),
+            "" if row.parameters is None else f"{row.parameters / 1e6:.2f}",
+            "" if row.paper is None else f"{row.paper:.2f}",
+            "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2),
+            str(row.n or ""),
+            *map(seconds, times),
+        )
+    _print(table)
+    print(f"Times are for one image; training is {ddl.PAPER_EPOCHS} epochs of it, as the paper counts, by those run.")
+    claim = paper.tables()["claims"]["ddl_test_speed"]
+    said = f"the paper says {claim['printed']}, its table {claim['own_tables']}"
+    for dataset, ratio in ddl.coding_time_ratios(rows).items():
+        print(f"On {dataset}, DDL takes {ratio:.3g} times as long as Q-Metric for a test image; {said}.")
+    _print_hardware(rows)
+
+
+def print_depth(rows: "Sequence[DepthRow]") -> None:
+    """Accuracy by depth, a column for each method."""
+    from detrame.experiments.report.groups import NAMES
+    from detrame.experiments.spread import Spread
+
+    cells = {(row.depth, row.activation): row for row in rows}
+    activations = list(dict.fromkeys(row.activation for row in rows))
+    table = _table("layers")
+    for activation in activations:
+        table.add_column(f"{NAMES[activation]}, %", justify="right")
+    for depth in dict.fromkeys(row.depth for row in rows):
+        spreads = [
+            Spread(row.mean, row.std, row.n) if row.mean is not None else None
+            for row in (cells[depth, activation] for activation in activations)
+        ]
+        table.add_row(str(depth), *["" if spread is None else spread.text(2) for spread in spreads])
+    _print(table)
+    row = rows[0]
+    print(f"On {row.dataset}; epochs: {row.epochs}; width: {row.width:.3g} of the published.")
+    _print_hardware(rows)
+
+
+def _print_hardware(rows: "Sequence[DDLRow | DepthRow]") -> None:
+    for hardware in dict.fromkeys(row.hardware for row in rows if row.hardware):
+        print(f"Measured on {hardware}.")
+
+
+def _network(row: "Summary | Row | DDLRow") -> str:
+    iterated = row.activation not in ("relu", "dictionary")
+    return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterated else "")
+
+
 def print_parameters(cells: Sequence[tuple[str, str]], *, as_json: bool) -> None:
     """Parameters of the networks in some cells, in millions, beside the few counts that the paper prints."""
     from detrame.experiments.reproduce import parameter_rows
@@ -98,6 +190,80 @@ def print_parameters(cells: Sequence[tuple[str, str]], *, as_json: bool) -> None
         paper = "" if row.paper is None else f"{row.paper / 1e6:.1f}"
         table.add_row(f"{row.model} {row.activation}", row.dataset, f"{row.parameters / 1e6:.2f}", paper)
     _print(table)
+
+
+def print_steps(networks: "Sequence[Steps]") -> None:
+    """The training step of each network: time, speed, and the ratio of Q-Metric to ReLU."""
+    table = _table("\nnetwork")
+    for heading in (
+        "step,\nms",
+        "\nimages/s",
+        "over\nplain",
+        "over\nresearch",
+        "\nTFLOP/s",
+        "of\nceiling",
+        "memory,\nMiB",
+        "Q/ReLU\nours",
+        "Q/ReLU\nplain",
+        "Q/ReLU\npaper",
+        "Q/ReLU\nops",
+    ):
+        table.add_column(heading, justify="right")
+    for one in networks:
+        ratios = [one.ratio, one.plain_ratio, one.paper_ratio, one.operations_ratio]
+        for name, figures, told in (("relu", one.relu, []), ("qmetric", one.qmetric, ratios)):
+            table.add_row(
+                f"{one.model} {name}",
+                f"{figures.step_ms:.3f}",
+                f"{figures.images_per_s:,.0f}",
+                f"{figures.plain_speedup:.2f}",
+                f"{figures.research_speedup:.1f}",
+                f"{figures.tflops:.3g}",
+                f"{figures.ceiling_share:.0%}",
+                "" if figures.peak_mib is None else f"{figures.peak_mib:,.0f}",
+                *[f"{ratio:.2f}" for ratio in told],
+            )
+    _print(table)
+
+
+def print_timing(rows: "Sequence[TimingRow]") -> None:
+    """The paper's time table: its figures on a V100, and ours."""
+    table = _table("\nnetwork")
+    for heading in (
+        "training, s\npaper",
+        "\nours",
+        "test, us\npaper",
+        "\nours",
+        "step,\nms",
+        "plain,\nms",
+        "Q/ReLU\npaper",
+        "Q/ReLU\nours",
+        "Q/ReLU\noperations",
+    ):
+        table.add_column(heading, justify="right")
+
+    def told(value: float | None, digits: int, unit: float = 1.0) -> str:
+        return "" if value is None else f"{value / unit:,.{digits}f}"
+
+    for row in rows:
+        qmetric = row.activation == "qmetric"
+        ratios = [told(r, 2) if qmetric else "" for r in (row.paper_ratio, row.ratio, row.operations_ratio)]
+        table.add_row(
+            f"{row.model} {row.activation}" + (f" T={row.iterations}" if qmetric else ""),
+            told(row.paper_train_s, 0),
+            told(row.train_s, 0),
+            told(row.paper_test_s_per_image, 0, 1e-6),
+            told(row.test_s_per_image, 1, 1e-6),
+            told(row.step_ms, 3),
+            told(row.plain_ms, 3),
+            *ratios,
+        )
+    _print(table)
+    measured = {(row.hardware, row.batch) for row in rows if row.step_ms is not None}
+    for hardware, batch in measured:
+        print(f"ours: {hardware}, batch {batch}; the paper's: a V100, batch 128")
+    if not measured:
+        print("ours: nothing measured yet; `detrame reproduce timing` measures it")
 
 
 def _table(*headings: str) -> Table:

@@ -37,7 +37,7 @@ TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write Ten
 def train(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A network of `detrame models`.")] = None,
     dataset: Dataset = None,
-    activation: Annotated[str | None, typer.Option(help="relu or qmetric. [default: qmetric]")] = None,
+    activation: Annotated[str | None, typer.Option(help="relu, qmetric, lista or slstm. [default: qmetric]")] = None,
     iterations: Iterations = None,
     seeds: Seeds = None,
     epochs: Epochs = None,

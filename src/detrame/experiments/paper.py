@@ -1,9 +1,12 @@
 """The paper's figures, as data (paper.toml)."""
 
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from detrame.errors import unknown
 
 
 @cache
@@ -16,3 +19,12 @@ def iterations(model: str, dataset: str) -> int | None:
     """The number of Q-Metric iterations the paper took for a network on a data set, if it has that cell."""
     cell = tables()["accuracy"].get(model, {}).get(dataset)
     return cell["iterations"] if cell else None
+
+
+def timed(models: Sequence[str] | None = None) -> list[str]:
+    """The networks of the time table, or those named; a ValueError for one that it does not have."""
+    table = tables()["time"]
+    for model in models or []:
+        if model not in table:
+            raise unknown("model of the paper", model, table)
+    return list(models or table)

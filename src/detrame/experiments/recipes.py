@@ -4,6 +4,7 @@ from typing import Any
 
 from detrame.errors import unknown
 from detrame.experiments import paper
+from detrame.models import default_activation
 from detrame.training import Recipe
 
 # Where the paper is silent or cannot be meant (batch norm, the last activation, decay of h and b, the kind of
@@ -39,6 +40,7 @@ def default_recipe(model: str, dataset: str, *, recipe: str | None = None, **cha
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
     base = Recipe(model=model, dataset=dataset, **RECIPES[name])
+    changes.setdefault("activation", default_activation(model))
     changes.setdefault("iterations", paper.iterations(model, dataset.removesuffix("_extra")) or 2)
     changed = base.replace(**changes)
     if dataset in OWN_SPLITS and "split_seed" not in changes:

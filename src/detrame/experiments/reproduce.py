@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -12,7 +13,7 @@ from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, record, result_name, stored
 from detrame.experiments.spread import Spread
-from detrame.models import list_models
+from detrame.models import ModelInfo, list_models
 from detrame.training import OnEpoch, Recipe, Run, load, plan, resume_all
 
 ACTIVATIONS = ("relu", "qmetric")
@@ -77,9 +78,9 @@ def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: 
     ]
 
 
-def missing(wanted: Sequence[Recipe], results: Path) -> list[Recipe]:
-    """Those of the runs that have no stored result."""
-    done = {result.recipe for result in stored(results)}
+def missing(wanted: Sequence[Recipe], results: Path, *, table: str = "accuracy") -> list[Recipe]:
+    """Those of the runs that have no stored result in a table."""
+    done = {result.recipe for result in stored(results, table=table)}
     return [recipe for recipe in wanted if recipe not in done]
 
 
@@ -88,6 +89,8 @@ def run_missing(
     results: Path,
     runs: Path,
     *,
+    table: str = "accuracy",
+    timed: Callable[[Run], dict[str, float]] | None = None,
     device: str = "auto",
     minutes: float | None = None,
     on_epoch: OnEpoch | None = None,
@@ -95,12 +98,14 @@ def run_missing(
 ) -> None:
     """Train what has no result yet, resuming what was cut short, and store each result as it comes.
 
-    A run's folder is `runs` / the name of its result. After `minutes` it ends in the Failure that `resume_all` gives.
+    A run's folder is `runs` / the name of its result. With `timed`, which measures a finished run, no run shares the
+    device with another. After `minutes` it ends in the Failure that `resume_all` gives.
     """
     end = None if minutes is None else monotonic() + 60 * minutes
-    left = missing(wanted, results)
-    for start in range(0, len(left), TOGETHER):
-        folders = [_folder(recipe, runs, device) for recipe in left[start : start + TOGETHER]]
+    left = missing(wanted, results, table=table)
+    together = TOGETHER if timed is None else 1
+    for start in range(0, len(left), together):
+        folders = [_folder(recipe, runs, device) for recipe in left[start : start + together]]
         try:
             resume_all(
                 folders,
@@ -111,7 +116,7 @@ def run_missing(
         finally:
             for folder in folders:
                 if (run := load(folder)).finished:
-                    record(run, results)
+                    record(run, results, table=table, timing=timed(run) if timed else None)
                     if on_result is not None:
                         on_result(run)
 
@@ -139,6 +144,11 @@ def _network(recipe: Recipe) -> tuple[object, ...]:
     return recipe.dataset, recipe.model, recipe.activation, recipe.iterations, recipe.width
 
 
+def by_recipe(results: Sequence[Result], recipe: Recipe) -> list[Result]:
+    """The results of one recipe, whatever their seed."""
+    return [result for result in results if result.recipe.replace(seed=recipe.seed) == recipe]
+
+
 def accuracy_rows(results: Sequence[Result], wanted: Sequence[tuple[str, str]]) -> list[Row]:
     """The table, cell by cell, from full-length runs by the paper's recipe alone."""
     rows = []
@@ -146,7 +156,7 @@ def accuracy_rows(results: Sequence[Result], wanted: Sequence[tuple[str, str]]) 
         cell = paper.tables()["accuracy"][model][dataset]
         for activation in ACTIVATIONS:
             recipe = default_recipe(model, dataset, activation=activation)
-            found = [result for result in results if result.recipe.replace(seed=0) == recipe]
+            found = by_recipe(results, recipe)
             spread = Spread.of([result.scores.last for result in found]) if found else None
             rows.append(
                 Row(
@@ -177,6 +187,11 @@ class Parameters:
     paper: float | None
 
 
+@cache
+def _counted(num_classes: int) -> dict[str, ModelInfo]:
+    return list_models(num_classes=num_classes, image_size=8)  # parameters do not depend on it, and small is quick
+
+
 def parameter_rows(wanted: Sequence[tuple[str, str]]) -> list[Parameters]:
     """Our parameter counts beside the paper's, which prints three: PlainNet 9's two and (wrongly) DeTraMe-Net 12's."""
     tables = paper.tables()
@@ -187,7 +202,7 @@ def parameter_rows(wanted: Sequence[tuple[str, str]]) -> list[Parameters]:
     }
     rows = []
     for dataset in dict.fromkeys(dataset for _, dataset in wanted):
-        infos = list_models(num_classes=100 if dataset == "cifar100" else 10)
+        infos = _counted(100 if dataset == "cifar100" else 10)
         for model in [model for model, name in wanted if name == dataset]:
             for activation, cost in infos[model]._asdict().items():
                 rows.append(Parameters(model, dataset, activation, cost.parameters, printed.get((model, activation))))

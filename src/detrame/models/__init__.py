@@ -1,4 +1,4 @@
-"""The paper's networks, ReLU or Q-Metric through one seam: :func:`create_model` and :func:`list_models`."""
+"""The paper's networks, their activation through one seam: :func:`create_model` and :func:`list_models`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,19 +6,30 @@ from typing import NamedTuple
 from torch import nn
 
 from detrame.activations import ActivationFactory, activation_factory
-from detrame.models import plainnet, resnet, wideresnet  # noqa: F401  (importing a family registers it)
+from detrame.models import ddl, plainnet, resnet, wideresnet  # noqa: F401  (importing a family registers it)
 from detrame.models.blocks import Options
 from detrame.models.cost import Cost, cost
 from detrame.models.pretrained import pretrained_names, read_pretrained
-from detrame.models.registry import build, listed_names
+from detrame.models.registry import build, is_dictionary_network, listed_names
 
-__all__ = ["Cost", "ModelInfo", "cost", "create_model", "list_models", "pretrained_names", "read_pretrained"]
+__all__ = [
+    "Cost",
+    "ModelInfo",
+    "cost",
+    "create_model",
+    "default_activation",
+    "list_models",
+    "pretrained_names",
+    "read_pretrained",
+]
+
+DICTIONARY = "dictionary"  # what stands for the activation of a dictionary network, which has none beside its codes
 
 
 def create_model(
     name: str,
     *,
-    activation: str | ActivationFactory = "qmetric",
+    activation: str | ActivationFactory | None = None,
     iterations: int = 2,
     num_classes: int = 10,
     in_channels: int = 3,
@@ -32,9 +43,11 @@ def create_model(
     """A network by name, from pixels (N, in_channels, H, W) to logits (N, num_classes), at any size of image.
 
     Args:
-        name: one of :func:`list_models`, or another of its family: ``resnet32``, ``wideresnet28_10``.
-        activation: "relu", "qmetric", or a factory ``(channels, kernel_size) -> nn.Module``.
-        iterations: of each Q-Metric ReLU.
+        name: one of :func:`list_models`, or another of its family: ``resnet32``, ``wideresnet28_10``; or ``ddl9``, the
+            PlainNet 9 of exact dictionary layers, and its like (3, 6, 12, or more than 12 layers).
+        activation: "relu", "qmetric" (unless said), "lista", "slstm", or a factory
+            ``(channels, kernel_size) -> nn.Module``; a dictionary network takes none.
+        iterations: of each activation but "relu".
         num_classes: the number of logits.
         in_channels: 3 for colour, 1 for grey.
         mean, std: by channel; the network then normalises its input itself, and takes pixels.
@@ -46,12 +59,26 @@ def create_model(
     """
     if pretrained is not None:
         return _pretrained(name, activation, pretrained)
-    factory = activation_factory(activation, iterations=iterations) if isinstance(activation, str) else activation
+    factory = _factory(name, default_activation(name) if activation is None else activation, iterations)
     options = Options(factory, num_classes, in_channels, mean, std, norm, last_activation, width)
     return build(name, options)
 
 
-def _pretrained(name: str, activation: str | ActivationFactory, dataset: str) -> nn.Module:
+def default_activation(name: str) -> str:
+    """The activation of a network that is not told one: "qmetric", or "dictionary" for one of dictionary layers."""
+    return DICTIONARY if is_dictionary_network(name) else "qmetric"
+
+
+def _factory(name: str, activation: str | ActivationFactory, iterations: int) -> ActivationFactory:
+    if is_dictionary_network(name):
+        if activation != DICTIONARY:
+            raise ValueError(f"{name} takes no activation, its layers give codes; got {activation!r}: leave it out")
+        return lambda channels, kernel_size: nn.Identity()
+    return activation_factory(activation, iterations=iterations) if isinstance(activation, str) else activation
+
+
+def _pretrained(name: str, activation: str | ActivationFactory | None, dataset: str) -> nn.Module:
+    activation = default_activation(name) if activation is None else activation
     if not isinstance(activation, str):
         raise ValueError(f"pretrained weights go with an activation by name, got {activation!r}")
     tensors, metadata = read_pretrained(name, activation, dataset)

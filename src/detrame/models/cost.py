@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from detrame.activations import QMetricReLU
+from detrame.activations import CoupledReLU
 from detrame.modes import evaluating
 
 
@@ -19,14 +19,15 @@ class Cost(NamedTuple):
 def cost(model: nn.Module, input_shape: tuple[int, ...]) -> Cost:
     """Count parameters, and the multiply-adds of one input of `input_shape` (without the batch axis).
 
-    Multiply-adds are those of convolutions and linear layers; a Q-Metric ReLU of T iterations counts T of them.
+    Multiply-adds are those of convolutions and linear layers; an iterated activation counts its coupling as often as it
+    applies one: T times for a Q-Metric ReLU or LISTA of T iterations, 3 T + 2 times for SLSTM.
     """
     total = 0
 
     def add(module: nn.Module, args: object, output: Tensor) -> None:
         nonlocal total
-        if isinstance(module, QMetricReLU):
-            total += module.iterations * module.coupling[0].numel() * output.numel()
+        if isinstance(module, CoupledReLU):
+            total += module.applications * module.coupling[0].numel() * output.numel()
         elif isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear):
             total += module.weight[0].numel() * output.numel()
 

@@ -42,18 +42,29 @@ LAYERS: dict[int, list[Layer]] = {
         Layer(192, kernel_size=1),
         _CLASSES,
     ],
-    12: [
-        *[Layer(96)] * 2,
+}
+_STAGED = 12  # and more: three stages, then three layers
+
+
+def layers(depth: int) -> list[Layer]:
+    """The layers of a network: the paper's, and for more than 12 those of 12 with longer stages."""
+    if depth in LAYERS:
+        return LAYERS[depth]
+    if depth < _STAGED:
+        raise ValueError(f"PlainNet has {', '.join(map(str, LAYERS))}, {_STAGED} or more layers, got {depth}")
+    long, rest = divmod(depth - 3, 3)  # three stages, the first ones longer by one where need be
+    first, second, third = (long + (stage < rest) - 1 for stage in range(3))
+    return [
+        *[Layer(96)] * first,
         Layer(96, stride=2, dropout=0.5),
-        *[Layer(192)] * 2,
+        *[Layer(192)] * second,
         Layer(192, stride=2, dropout=0.5),
-        *[Layer(192)] * 2,
+        *[Layer(192)] * third,
         Layer(192, stride=2),
         Layer(192),
         Layer(192, kernel_size=1),
         _CLASSES,
-    ],
-}
+    ]
 
 
 def plainnet(depth: int, options: Options) -> nn.Sequential:
@@ -62,11 +73,9 @@ def plainnet(depth: int, options: Options) -> nn.Sequential:
     Every layer is convolution, norm, activation; the activation after the class layer is left out unless
     ``last_activation`` asks for it (the paper's table has it, its Algorithm 2 has not).
     """
-    if depth not in LAYERS:
-        raise ValueError(f"PlainNet has {', '.join(map(str, LAYERS))} layers, got {depth}")
     modules: list[nn.Module] = [options.normalise(), nn.Dropout(INPUT_DROPOUT)]
     inputs = options.in_channels
-    for layer in LAYERS[depth]:
+    for layer in layers(depth):
         outputs = options.channels(layer.channels) if layer.channels else options.num_classes
         modules += [options.conv(inputs, outputs, layer.kernel_size, layer.stride), options.norm_layer(outputs)]
         if layer.channels or options.last_activation:

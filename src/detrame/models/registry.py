@@ -12,17 +12,23 @@ from detrame.models.blocks import Options
 
 @dataclass(frozen=True)
 class Family:
-    """Networks named alike: ``build(*numbers, options)`` makes the one whose name holds those numbers."""
+    """Networks named alike: ``build(*numbers, options)`` makes the one whose name holds those numbers.
+
+    A family of `dictionary` networks takes no activation: codes are not activated further.
+    """
 
     pattern: re.Pattern[str]
     build: Callable[..., nn.Module]
     listed: tuple[str, ...]
+    dictionary: bool
 
 
 _FAMILIES: list[Family] = []
 
 
-def register(pattern: str, build: Callable[..., nn.Module], listed: tuple[str, ...]) -> None:
+def register(
+    pattern: str, build: Callable[..., nn.Module], listed: tuple[str, ...], *, dictionary: bool = False
+) -> None:
     """Add a family: a pattern with one group for each number in its names, a builder, and the names to list."""
     compiled = re.compile(pattern)
     for name in listed:
@@ -30,17 +36,27 @@ def register(pattern: str, build: Callable[..., nn.Module], listed: tuple[str, .
             raise ValueError(f"a model named {name!r} is registered already")
         if not compiled.fullmatch(name):
             raise ValueError(f"the name {name!r} does not fit the pattern {pattern!r}")
-    _FAMILIES.append(Family(compiled, build, listed))
+    _FAMILIES.append(Family(compiled, build, listed, dictionary))
 
 
-def listed_names() -> list[str]:
-    """The names of the paper's networks, in its order."""
-    return [name for family in _FAMILIES for name in family.listed]
+def listed_names(*, dictionary: bool = False) -> list[str]:
+    """The names of the paper's networks, in its order: those that take an activation, or the dictionary networks."""
+    return [name for family in _FAMILIES if family.dictionary == dictionary for name in family.listed]
+
+
+def is_dictionary_network(name: str) -> bool:
+    """Whether the network called `name` takes no activation, since its layers give codes."""
+    return _find(name)[0].dictionary
 
 
 def build(name: str, options: Options) -> nn.Module:
     """The network called `name`; a ValueError with a suggestion if there is none."""
+    family, numbers = _find(name)
+    return family.build(*numbers, options)
+
+
+def _find(name: str) -> tuple[Family, list[int]]:
     for family in _FAMILIES:
         if match := family.pattern.fullmatch(str(name)):
-            return family.build(*map(int, match.groups()), options)
-    raise unknown("model", name, listed_names())
+            return family, [int(number) for number in match.groups()]
+    raise unknown("model", name, [*listed_names(), *listed_names(dictionary=True)])

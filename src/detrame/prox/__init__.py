@@ -4,6 +4,7 @@ Throughout, a metric Q (and a coupling) has the layout of :mod:`detrame.operator
 ``(k, k / groups)`` block-diagonal, ``(C, C / groups, *kernel)`` convolutional with zero padding at a given size.
 """
 
+from detrame.prox.active_set import nonnegative_minimiser
 from detrame.prox.convergence import Convergence, convergence
 from detrame.prox.solvers import METHODS, Solution, kkt_residual, prox, sparse_code
 from detrame.prox.spectrum import extreme_eigenvalues
@@ -29,6 +30,7 @@ __all__ = [
     "extreme_eigenvalues",
     "kkt_residual",
     "metric",
+    "nonnegative_minimiser",
     "preconditioner",
     "prox",
     "recover",

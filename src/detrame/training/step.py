@@ -1,9 +1,13 @@
 """One optimisation step: forward, backward, SGD and the projections; on a GPU, captured once and replayed.
 
-Eager and captured are one code path with one meaning: what is captured is the eager step.
+Eager and captured are one code path with one meaning: what is captured is the eager step. A network with a module
+whose work depends on the data (``capturable = False``: a dictionary layer) stays eager. On a GPU a captured step's
+forward and backward passes are fused where the network allows it (`detrame.training.fusion`); `fused=False` is the
+plain path.
 """
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +16,7 @@ from torch.optim import SGD
 
 from detrame.activations import parameter_groups, project_after
 from detrame.inference import as_pixels, precision
+from detrame.modes import capturable
 
 _WARM_UPS = 3
 
@@ -22,9 +27,12 @@ class Step:
     Args:
         model: on its device; in training mode from the first step on.
         momentum, nesterov, weight_decay: of SGD; gain and threshold are not decayed.
+        fused: whether a GPU may take the fused forward and backward passes instead of the plain ones.
     """
 
-    def __init__(self, model: nn.Module, *, momentum: float, nesterov: bool, weight_decay: float) -> None:
+    def __init__(
+        self, model: nn.Module, *, momentum: float, nesterov: bool, weight_decay: float, fused: bool = True
+    ) -> None:
         self.model = model
         self.device = next(model.parameters()).device
         on_gpu = self.device.type == "cuda"
@@ -38,6 +46,8 @@ class Step:
             fused=on_gpu or None,
         )
         project_after(self.optimizer, model)
+        self._capture = on_gpu and capturable(model)
+        self._forward = _fused(model) if fused and self._capture else model
         self._graphs: dict[int, _Graph] = {}
 
     def set_lr(self, lr: float) -> None:
@@ -48,19 +58,23 @@ class Step:
             group["lr"] = self._lr if self._lr is not None else lr
 
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Step on images ``(B, C, H, W)`` in [0, 1] with labels ``(B,)``."""
-        if self.device.type != "cuda":
+        """Step on images ``(B, C, H, W)``, 8-bit or in [0, 1], with labels ``(B,)``."""
+        if not self._capture:
             return self._eager(images, labels)
+        return self.graph(images, labels)(images, labels)
+
+    def graph(self, images: Tensor, labels: Tensor) -> "_Graph":
+        """The captured step for batches of this size."""
         size = len(labels)
         if size not in self._graphs:  # an epoch has two sizes: full batches, and the last
             self._graphs[size] = _Graph(self._eager, images, labels, self._state())
-        return self._graphs[size](images, labels)
+        return self._graphs[size]
 
     def _eager(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self.model.train()
         self.optimizer.zero_grad()
         with precision(self.device):
-            logits = self.model(as_pixels(images))
+            logits = self._forward(as_pixels(images))
             loss = F.cross_entropy(logits, labels)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
@@ -76,6 +90,15 @@ class Step:
                     state["momentum_buffer"] = torch.zeros_like(parameter)
                 momenta.append(state["momentum_buffer"])
         return [*self.model.state_dict().values(), *momenta]
+
+
+def _fused(model: nn.Module) -> nn.Module:
+    """The fused passes of a network, or the network itself where PyTorch came without Triton."""
+    if find_spec("triton") is None:
+        return model
+    from detrame.training.fusion import fused  # imports Triton
+
+    return fused(model, torch.bfloat16)
 
 
 class _Graph:
@@ -105,8 +128,12 @@ class _Graph:
         with torch.cuda.graph(self._graph):
             self._loss, self._right = step(self._images, self._labels)
 
+    def replay(self) -> None:
+        """Take the step again on the batch that is there."""
+        self._graph.replay()
+
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self._images.copy_(images)
         self._labels.copy_(labels)
-        self._graph.replay()
+        self.replay()
         return self._loss.clone(), self._right.clone()

@@ -3,7 +3,7 @@
 import typer
 from typer.core import TyperGroup
 
-from detrame.cli.reproduce import accuracy, parameters, robustness
+from detrame.cli.reproduce import accuracy, controls, ddl, depth, page, parameters, robustness, timing
 from detrame.errors import unknown
 
 
@@ -18,9 +18,19 @@ class _Tables(TyperGroup):
 
 app = typer.Typer(
     cls=_Tables,
-    no_args_is_help=True,
     rich_markup_mode=None,
     help="The paper's tables: run what is missing, show the rest.",
 )
-for table in (accuracy.accuracy, parameters.parameters, robustness.uap, robustness.noise):
+TABLES = (
+    accuracy.accuracy,
+    parameters.parameters,
+    timing.timing,
+    controls.controls,
+    ddl.ddl,
+    depth.depth,
+    robustness.uap,
+    robustness.noise,
+    page.page,
+)
+for table in TABLES:
     app.command()(table)

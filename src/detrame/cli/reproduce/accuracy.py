@@ -1,25 +1,18 @@
 """`detrame reproduce accuracy`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Models, Results, Seeds, Show, names
-from detrame.cli.show import epochs_shown, print_accuracy, print_document
-
-if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
-    from detrame.training import Recipe, Run
+from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Epochs, Models, Results, Seeds, Show, names
+from detrame.cli.reproduce.runs import list_missing, train_missing
+from detrame.cli.show import print_accuracy, print_document
 
 
 def accuracy(
     dataset: Dataset = None,
     models: Models = None,
     seeds: Seeds = "0",
-    epochs: Annotated[
-        int | None, typer.Option(help="Shorter runs than the paper's; the table leaves them out.")
-    ] = None,
+    epochs: Epochs = None,
     budget: Budget = None,
     dry_run: DryRun = False,
     show: Show = False,
@@ -40,10 +33,10 @@ def accuracy(
     cells = tables.cells(dataset, names(models))
     wanted = tables.recipes(cells, numbers("--seeds", seeds), epochs=epochs)
     if dry_run:
-        _list_missing(wanted, results, as_json)
+        list_missing(wanted, results, as_json=as_json)
         return
     if not show:
-        _run(wanted, results, device, budget, quiet=as_json)
+        train_missing(wanted, results, device, budget, quiet=as_json)
     from detrame.experiments.results import stored
 
     rows = tables.accuracy_rows(stored(results), cells)
@@ -51,34 +44,3 @@ def accuracy(
         print_document([vars(row) for row in rows if row.n])
     else:
         print_accuracy(rows)
-
-
-def _run(wanted: "list[Recipe]", results: Path, device: str, budget: float | None, *, quiet: bool) -> None:
-    from detrame.experiments import reproduce as tables
-
-    left = tables.missing(wanted, results)
-
-    def tell(run: "Run") -> None:
-        if not quiet:
-            print(f"{run.recipe.model} {run.recipe.activation} seed {run.recipe.seed}: {run.scores.last:.2f}%")
-
-    with epochs_shown(sum(recipe.epochs for recipe in left), quiet=quiet) as on_epoch:
-        tables.run_missing(
-            wanted, results, Path("runs/reproduce"), device=device, minutes=budget, on_epoch=on_epoch, on_result=tell
-        )
-
-
-def _list_missing(wanted: "list[Recipe]", results: Path, as_json: bool) -> None:
-    from detrame.experiments import reproduce as tables
-    from detrame.experiments.results import result_name, stored
-
-    known = stored(results)
-    expected = {
-        result_name(recipe): tables.expected_seconds(recipe, known) for recipe in tables.missing(wanted, results)
-    }
-    if as_json:
-        print_document([{"run": name, "expected_seconds": seconds} for name, seconds in expected.items()])
-        return
-    for name, seconds in expected.items():
-        print(f"{name}: " + (f"about {seconds / 60:.1f} minutes" if seconds else "never run before"))
-    print(f"{len(expected)} of {len(wanted)} runs are missing")

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from detrame.errors import Failure
 from detrame.experiments.report import sections, wording
 from detrame.experiments.report.charts import standalone
 from detrame.experiments.report.groups import compared
+from detrame.experiments.report.html import chart_style, render
 from detrame.training.files import write_text
 from detrame.training.runs import Run
 
@@ -27,32 +26,19 @@ def write(runs: Sequence[Run], out: Path) -> Path:
     comparisons = compared(runs)
     reports = [sections.report_on(comparison) for comparison in comparisons]
     figures = [figure for report in reports for figure in report.figures]
-    environment = Environment(
-        loader=PackageLoader("detrame.experiments.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = environment.get_template("page.html.j2").render(
+    page = render(
+        "report/page.html.j2",
         reports=reports,
         title=wording.title(comparisons),
         facts=wording.facts(comparisons, date.today()),
         code_images=sections.CODE_IMAGES,
-        style=_resource(environment, "chart.css") + _resource(environment, "style.css"),
     )
     folder = out.with_name(f"{out.stem}_figures")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Failure(f"cannot make the folder {folder} ({error.strerror}): choose another --out") from error
-    style = _resource(environment, "chart.css")
     for figure in figures:
-        write_text(folder / f"{figure.name}.svg", standalone(figure.svg, style))
+        write_text(folder / f"{figure.name}.svg", standalone(figure.svg, chart_style()))
     write_text(out, page)
     return out
-
-
-def _resource(environment: Environment, name: str) -> str:
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]

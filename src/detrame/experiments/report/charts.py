@@ -11,13 +11,24 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from detrame.experiments.report.svg import Scale, bounds, decades, linear, number, standalone, tag, ticks
+from detrame.experiments.report.axes import Axis, powers, straight, whole
+from detrame.experiments.report.svg import Scale, linear, number, standalone, tag, ticks
 
-__all__ = ["Series", "bar_chart", "frame", "histogram", "line_chart", "standalone"]
+__all__ = [
+    "SMALL",
+    "Look",
+    "Series",
+    "bar_chart",
+    "curves",
+    "dot_chart",
+    "frame",
+    "histogram",
+    "line_chart",
+    "standalone",
+]
 
-WIDTH, PLOT_HEIGHT = 400, 180
-SMALL_WIDTH, SMALL_HEIGHT = 276, 226  # four in a row
 LEFT, RIGHT, BOTTOM = 46, 12, 44
+ROW = 22  # of a chart with a name a row
 LINE, CHARACTER = 20, 7.2  # the height of a line of text, and a wide guess at the width of a character
 DASHES = ("none", "7 4", "2 3", "9 3 2 3")
 CORNERS = (  # of the markers after the circle: square, diamond, triangle
@@ -28,18 +39,50 @@ CORNERS = (  # of the markers after the circle: square, diamond, triangle
 COLOURS = 6
 LONGEST = 46  # characters of a name that fit into the legend
 MANY = 40  # points, from which on a marker for each would be a smear
-TINY = 1e-9  # a logarithmic axis ends here
+
+
+class Size(NamedTuple):
+    """The width of a chart, and the height of its plot."""
+
+    width: float
+    plot_height: float
+
+    @property
+    def height(self) -> float:
+        """Of the whole chart, without a legend."""
+        return _top(0) + self.plot_height + BOTTOM
+
+
+NORMAL = Size(400, 180)
+SMALL = Size(276, 152)  # four in a row
+
+
+class Look(NamedTuple):
+    """How a series is drawn: which colour, and which line and marker (or filling)."""
+
+    colour: int
+    line: int
 
 
 @dataclass(frozen=True)
 class Series:
-    """A named line, with a band from `low` to `high` where there is one."""
+    """A named line, with a band from `low` to `high` where there is one; it looks as its place has it, unless told."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
     low: Sequence[float] = ()
     high: Sequence[float] = ()
+    look: Look | None = None
+
+    @classmethod
+    def over_seeds(cls, name: str, histories: Sequence[Sequence[float]], look: Look | None = None) -> "Series":
+        """Epoch by epoch the mean of some histories of one length, with a band from the lowest to the highest."""
+        columns = list(zip(*histories, strict=True))
+        x, mean = range(1, len(columns) + 1), [sum(column) / len(column) for column in columns]
+        if len(histories) == 1:
+            return cls(name, x, mean, look=look)
+        return cls(name, x, mean, [min(column) for column in columns], [max(column) for column in columns], look)
 
 
 class Plot(NamedTuple):
@@ -49,7 +92,7 @@ class Plot(NamedTuple):
     y: Scale
     top: float
     bottom: float
-    right: float = WIDTH - RIGHT
+    right: float = NORMAL.width - RIGHT
 
 
 def line_chart(
@@ -60,33 +103,45 @@ def line_chart(
     y_label: str,
     log: bool = False,
     digits: int = 1,
-    first_style: int = 0,
 ) -> Markup:
-    """Lines with their bands over whole numbers (epochs, iterations); hovering tells the figures of a column.
-
-    `first_style` is the colour and line of the first series: for lines that must not be taken for groups.
-    """
-    xs = sorted({x for one in series for x in one.x})
+    """Lines with their bands over whole numbers (epochs, iterations); hovering tells the figures of a column."""
+    xs = [x for one in series for x in one.x]
     values = [value for one in series for value in (*one.y, *one.low, *one.high)]
-    rows, legend = _legend([one.name for one in series], _line_sample, first_style)
-    low, high = _decade_bounds(values) if log else bounds(values)
-    left, right = (xs[0], xs[-1]) if len(xs) > 1 else bounds(xs)
-    top = _top(rows)
-    bottom = top + PLOT_HEIGHT
-    x = linear(left, right, LEFT + 6, WIDTH - RIGHT - 6)
-    if log:
-        straight = linear(math.log10(low), math.log10(high), bottom, top)
-        plot = Plot(x, lambda value: straight(math.log10(max(value, low))), top, bottom)
-    else:
-        plot = Plot(x, linear(low, high, bottom, top), top, bottom)
+    y = powers(y_label, values) if log else straight(y_label, values)
+    return curves(series, whole(x_label, xs), y, title=title, digits=digits)
+
+
+def curves(
+    series: Sequence[Series],
+    x: Axis,
+    y: Axis,
+    *,
+    title: str,
+    digits: int = 2,
+    size: Size = NORMAL,
+    tooltips: bool = True,
+) -> Markup:
+    """Lines with their bands on any axes; hovering tells the figures of a column where there are to be tooltips."""
+    looks = [one.look or Look(place, place) for place, one in enumerate(series)]
+    rows, legend = _legend([one.name for one in series], looks, _line_sample, size.width)
+    top, right = _top(rows), size.width - RIGHT
+    bottom = top + size.plot_height
+    plot = Plot(
+        lambda value: linear(0, 1, LEFT + 6, right - 6)(x.at(value)),
+        lambda value: linear(0, 1, bottom, top)(y.at(value)),
+        top,
+        bottom,
+        right,
+    )
     return frame(
         title,
         legend,
-        _y_axis(plot, decades(low, high) if log else ticks(low, high), y_label),
-        _x_axis(plot, [(tick, number(tick)) for tick in ticks(left, right, whole=True)], x_label),
-        *[_line(one, place, plot) for place, one in enumerate(series, first_style)],
-        *_columns(series, xs, plot, x_label, digits),
+        _y_axis(plot, y.ticks, y.label),
+        _x_axis(plot, [(tick, x.text(tick)) for tick in x.ticks], x.label),
+        *[_line(one, look, plot) for one, look in zip(series, looks, strict=True)],
+        *(_columns(series, plot, x, digits) if tooltips else []),
         height=bottom + BOTTOM,
+        width=size.width,
     )
 
 
@@ -100,15 +155,16 @@ def bar_chart(
     top_value: float,
 ) -> Markup:
     """Bars from 0 to `top_value`, grouped by category; a series may be shorter than the categories."""
-    rows, legend = _legend([name for name, _ in series], _bar_sample)
+    looks = [Look(place, place) for place in range(len(series))]
+    rows, legend = _legend([name for name, _ in series], looks, _bar_sample, NORMAL.width)
     top = _top(rows)
-    bottom = top + PLOT_HEIGHT
+    bottom = top + NORMAL.plot_height
     count = max(1, len(categories))
-    plot = Plot(linear(0, count, LEFT, WIDTH - RIGHT), linear(0, top_value, bottom, top), top, bottom)
-    slot = (WIDTH - LEFT - RIGHT) / count
+    plot = Plot(linear(0, count, LEFT, NORMAL.width - RIGHT), linear(0, top_value, bottom, top), top, bottom)
+    slot = (NORMAL.width - LEFT - RIGHT) / count
     width = min(44.0, 0.72 * slot / max(1, len(series)))
     bars = [
-        _bar(place, plot, plot.x(index + 0.5) + width * (place - len(series) / 2), width, value, name, category)
+        _bar(looks[place], plot, plot.x(index + 0.5) + width * (place - len(series) / 2), width, value, name, category)
         for place, (name, values) in enumerate(series)
         for index, (category, value) in enumerate(zip(categories, values, strict=False))
     ]
@@ -127,7 +183,8 @@ def histogram(
     for value in values:
         if low <= value <= high:
             counts[min(bins - 1, int(bins * (value - low) / (high - low)))] += 1
-    top, bottom, right = _top(0), SMALL_HEIGHT - BOTTOM, SMALL_WIDTH - RIGHT
+    top, right = _top(0), SMALL.width - RIGHT
+    bottom = top + SMALL.plot_height
     most = max(1, *counts)
     plot = Plot(linear(low, high, LEFT, right), linear(0, 1.05 * most, bottom, top), top, bottom, right)
     step = (high - low) / bins
@@ -147,10 +204,34 @@ def histogram(
     x_ticks = [(tick, number(tick)) for tick in ticks(low, high, at_most=5)]
     y_ticks = ticks(0, 1.05 * most, at_most=5, whole=True)
     axes = _y_axis(plot, y_ticks, "channels"), _x_axis(plot, x_ticks, "value")
-    return frame(title, *axes, *bars, width=SMALL_WIDTH, height=SMALL_HEIGHT)
+    return frame(title, *axes, *bars, width=SMALL.width, height=SMALL.height)
 
 
-def frame(title: str, *children: object, height: float, width: float = WIDTH) -> Markup:
+def dot_chart(
+    names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], *, title: str, x_label: str
+) -> Markup:
+    """One row a name, one marker a series in it, on a logarithmic axis of positive values."""
+    looks = [Look(place, place) for place in range(len(series))]
+    rows, legend = _legend([name for name, _ in series], looks, _marker_sample, NORMAL.width)
+    axis = powers(x_label, [value for _, values in series for value in values], finer=True)
+    left, right = 10 + CHARACTER * max(map(len, names), default=0), NORMAL.width - RIGHT
+    top = 10.0 + LINE * (rows + 1)
+    bottom = top + ROW * len(names)
+    across = linear(0, 1, left, right)
+    parts = [tag("text", name, class_="tick", x=0, y=top + ROW * (i + 0.5) + 4) for i, name in enumerate(names)]
+    for tick in axis.ticks:
+        x = across(axis.at(tick))
+        parts.append(tag("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom))
+        parts.append(tag("text", axis.text(tick), class_="tick middle", x=x, y=bottom + 17))
+    for look, (what, values) in zip(looks, series, strict=True):
+        for i, (name, value) in enumerate(zip(names, values, strict=True)):
+            told = tag("title", f"{name}, {what}: {value:.3g}")
+            parts.append(tag("g", told, _marker(look, across(axis.at(value)), top + ROW * (i + 0.5))))
+    parts.append(tag("text", axis.label, class_="label end", x=right, y=bottom + 36))
+    return frame(title, legend, *parts, height=bottom + BOTTOM)
+
+
+def frame(title: str, *children: object, height: float, width: float = NORMAL.width) -> Markup:
     """The SVG element around a chart, named for those who do not see it."""
     return tag(
         "svg",
@@ -185,7 +266,7 @@ def _x_axis(plot: Plot, at: Iterable[tuple[float, str]], label: str) -> Markup:
     return Markup("").join(parts)
 
 
-def _line(series: Series, place: int, plot: Plot) -> Markup:
+def _line(series: Series, look: Look, plot: Plot) -> Markup:
     at = [plot.x(x) for x in series.x]
     parts = []
     if series.low:
@@ -193,41 +274,43 @@ def _line(series: Series, place: int, plot: Plot) -> Markup:
             *zip(at, map(plot.y, series.high), strict=True),
             *reversed([*zip(at, map(plot.y, series.low), strict=True)]),
         ]
-        parts.append(tag("path", class_=f"band {_colour(place)}", d=_path(edge) + "Z"))
+        parts.append(tag("path", class_=f"band {_colour(look.colour)}", d=_path(edge) + "Z"))
     points = [(x, plot.y(y)) for x, y in zip(at, series.y, strict=True)]
     if points:
-        parts.append(_stroke(place, _path(points)))
+        parts.append(_stroke(look, _path(points)))
     if len(points) <= MANY:
-        parts += [_marker(place, x, y) for x, y in points]
+        parts += [_marker(look, x, y) for x, y in points]
     return Markup("").join(parts)
 
 
-def _stroke(place: int, path: str) -> Markup:
-    return tag("path", class_=f"line {_colour(place)}", d=path, stroke_dasharray=DASHES[place % len(DASHES)])
+def _stroke(look: Look, path: str) -> Markup:
+    dashes = DASHES[look.line % len(DASHES)]
+    return tag("path", class_=f"line {_colour(look.colour)}", d=path, stroke_dasharray=dashes)
 
 
 def _path(points: Iterable[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def _marker(place: int, x: float, y: float) -> Markup:
+def _marker(look: Look, x: float, y: float) -> Markup:
     """A circle, a square, a diamond or a triangle."""
-    name = f"marker {_colour(place)}"
-    shape = place % len(DASHES)
+    name = f"marker {_colour(look.colour)}"
+    shape = look.line % len(DASHES)
     if shape == 0:
         return tag("circle", class_=name, cx=x, cy=y, r=2.6)
     return tag("path", class_=name, d=_path((x + 2.5 * dx, y + 2.5 * dy) for dx, dy in CORNERS[shape - 1]) + "Z")
 
 
-def _columns(series: Sequence[Series], xs: Sequence[float], plot: Plot, x_label: str, digits: int) -> list[Markup]:
+def _columns(series: Sequence[Series], plot: Plot, axis: Axis, digits: int) -> list[Markup]:
     """One invisible strip for each x, with the figures there as its tooltip."""
+    xs = sorted({x for one in series for x in one.x})
     at = [plot.x(x) for x in xs]
-    edges = [LEFT, *[(a + b) / 2 for a, b in pairwise(at)], WIDTH - RIGHT]
+    edges = [LEFT, *[(a + b) / 2 for a, b in pairwise(at)], plot.right]
     told = [_told(one, digits) for one in series]
     return [
         tag(
             "rect",
-            tag("title", "\n".join([f"{x_label} {number(x)}", *[one[x] for one in told if x in one]])),
+            tag("title", "\n".join([f"{axis.label} {axis.text(x)}", *[one[x] for one in told if x in one]])),
             class_="column",
             x=float(edges[i]),
             y=plot.top,
@@ -246,51 +329,50 @@ def _told(series: Series, digits: int) -> dict[float, str]:
     return told
 
 
-def _bar(place: int, plot: Plot, x: float, width: float, value: float, name: str, category: str) -> Markup:
+def _bar(look: Look, plot: Plot, x: float, width: float, value: float, name: str, category: str) -> Markup:
     y = plot.y(value)
     told = tag("title", f"{name}, {category}: {value:.1f}")
     bar = tag(
-        "rect", told, class_=f"bar {_filling(place)}", x=x + 1, y=y, width=max(0.5, width - 2), height=plot.bottom - y
+        "rect", told, class_=f"bar {_filling(look)}", x=x + 1, y=y, width=max(0.5, width - 2), height=plot.bottom - y
     )
     text = tag("text", f"{value:.0f}", class_="value middle", x=x + width / 2, y=y - 5) if width > 20 else Markup("")
     return bar + text
 
 
-def _legend(names: Sequence[str], sample: Callable[[int, float, float], Markup], first: int = 0) -> tuple[int, Markup]:
+def _legend(
+    names: Sequence[str], looks: Sequence[Look], sample: Callable[[Look, float, float], Markup], across: float
+) -> tuple[int, Markup]:
     """Names with their samples, set in as many rows as they need; none for a single name."""
     if len(names) < 2:
         return 0, Markup("")
     parts: list[Markup] = []
     x, row = 0.0, 0
-    for place, name in enumerate(names, first):
+    for name, look in zip(names, looks, strict=True):
         short = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
         width = 43 + CHARACTER * len(short)
-        if x and x + width > WIDTH:
+        if x and x + width > across:
             x, row = 0.0, row + 1
         y = 34 + LINE * row
-        parts += [sample(place, x, y - 4), tag("text", short, class_="name", x=x + 35, y=y)]
+        parts += [sample(look, x, y - 4), tag("text", short, class_="name", x=x + 35, y=y)]
         x += width + 8
     return row + 1, Markup("").join(parts)
 
 
-def _line_sample(place: int, x: float, y: float) -> Markup:
-    return _stroke(place, _path([(x, y), (x + 29, y)])) + _marker(place, x + 14.5, y)
+def _line_sample(look: Look, x: float, y: float) -> Markup:
+    return _stroke(look, _path([(x, y), (x + 29, y)])) + _marker(look, x + 14.5, y)
 
 
-def _bar_sample(place: int, x: float, y: float) -> Markup:
-    return tag("rect", class_=f"bar {_filling(place)}", x=x + 12, y=y - 6, width=15, height=12)
+def _marker_sample(look: Look, x: float, y: float) -> Markup:
+    return _marker(look, x + 25, y)
+
+
+def _bar_sample(look: Look, x: float, y: float) -> Markup:
+    return tag("rect", class_=f"bar {_filling(look)}", x=x + 12, y=y - 6, width=15, height=12)
 
 
 def _colour(place: int) -> str:
     return f"s{place % COLOURS}"
 
 
-def _filling(place: int) -> str:
-    return f"{_colour(place)}{' hollow' * (place % 2 == 0)}"
-
-
-def _decade_bounds(values: Sequence[float]) -> tuple[float, float]:
-    """Powers of ten around the positive values, at least one decade apart."""
-    positive = [max(value, TINY) for value in values if value > 0 and math.isfinite(value)] or [1.0]
-    low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
-    return 10.0 ** (low - (low == high)), 10.0**high
+def _filling(look: Look) -> str:
+    return f"{_colour(look.colour)}{' hollow' * (look.line % 2 == 0)}"

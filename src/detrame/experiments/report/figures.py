@@ -8,7 +8,7 @@ from torch import Tensor
 
 from detrame import operators
 from detrame.activations import QMetricReLU
-from detrame.experiments.report.charts import Series, bar_chart, histogram, line_chart
+from detrame.experiments.report.charts import Look, Series, bar_chart, histogram, line_chart
 from detrame.experiments.report.groups import Comparison, Group
 from detrame.experiments.report.pictures import coupling_map, filter_tiles
 from detrame.inference import LayerCodes
@@ -71,8 +71,14 @@ def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> F
     """How much the codes still change at each iteration, layer by layer."""
     iterated = _iterated(codes)
     series = [
-        Series(f"layer {number}", range(1, len(layer.residuals) + 1), layer.residuals.double().tolist())
-        for number, layer in (iterated[i] for i in _spaced(len(iterated), RESIDUAL_LAYERS))
+        Series(
+            f"layer {number}",
+            range(1, len(layer.residuals) + 1),
+            layer.residuals.double().tolist(),
+            look=Look(place, place),
+        )
+        # Not the first two looks: a layer must not be taken for a group.
+        for place, (number, layer) in enumerate((iterated[i] for i in _spaced(len(iterated), RESIDUAL_LAYERS)), 2)
     ]
     title = f"Residual of the iteration, {group.label}"
     svg = line_chart(
@@ -82,7 +88,6 @@ def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> F
         y_label="largest change / largest code",
         log=True,
         digits=4,
-        first_style=2,
     )
     caption = (
         "The largest change of a code at each iteration, relative to the largest code: a line that falls means that "
@@ -150,12 +155,7 @@ def _strongest(module: QMetricReLU, norms: Tensor) -> Tensor:
 
 
 def _accuracy_series(group: Group) -> Series:
-    histories = [[epoch.test_accuracy for epoch in run.history] for run in group.runs]
-    columns = list(zip(*histories, strict=True))
-    x, mean = range(1, len(columns) + 1), [sum(column) / len(column) for column in columns]
-    if len(group.runs) == 1:
-        return Series(group.label, x, mean)
-    return Series(group.label, x, mean, [min(column) for column in columns], [max(column) for column in columns])
+    return Series.over_seeds(group.label, [[epoch.test_accuracy for epoch in run.history] for run in group.runs])
 
 
 def _accuracy(comparison: Comparison, series: list[Series], name: str, title: str, caption: str) -> Figure:

@@ -11,7 +11,7 @@ from detrame.experiments.spread import Spread
 from detrame.training.recipe import Recipe
 from detrame.training.runs import Run
 
-NAMES = {"relu": "ReLU", "qmetric": "Q-Metric"}
+NAMES = {"relu": "ReLU", "qmetric": "Q-Metric", "lista": "LISTA", "slstm": "SLSTM", "dictionary": "DDL"}
 
 
 class Difference(NamedTuple):
@@ -46,7 +46,7 @@ class Group:
     @property
     def iterated(self) -> bool:
         """Whether the activation iterates, so that its number of iterations means something."""
-        return self.recipe.activation != "relu"
+        return _iterates(self.recipe)
 
     @property
     def seeds(self) -> list[tuple[int, int]]:
@@ -147,7 +147,11 @@ def _seeds(run: Run) -> tuple[int, int]:
 
 def _seedless(recipe: Recipe) -> Recipe:
     without = recipe.replace(seed=0, split_seed=0)
-    return without.replace(iterations=1) if recipe.activation == "relu" else without
+    return without if _iterates(recipe) else without.replace(iterations=1)
+
+
+def _iterates(recipe: Recipe) -> bool:
+    return recipe.activation not in ("relu", "dictionary")
 
 
 def _differing(recipes: Sequence[Recipe]) -> list[str]:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from PIL import Image
 from torch import Tensor
 
-from detrame.experiments.report.charts import SMALL_HEIGHT, SMALL_WIDTH, frame
+from detrame.experiments.report.charts import SMALL, frame
 from detrame.experiments.report.svg import number, tag
 
 Pixels = npt.NDArray[np.uint8]
@@ -95,7 +95,7 @@ def _framed(
     ]
     if count is not None:
         parts.append(tag("text", str(count), class_="tick end", x=left + SIDE, y=12))
-    return frame(title, *parts, width=SMALL_WIDTH, height=SMALL_HEIGHT)
+    return frame(title, *parts, width=SMALL.width, height=SMALL.height)
 
 
 def _image(pixels: Pixels, x: float, y: float, width: float, height: float) -> Markup:

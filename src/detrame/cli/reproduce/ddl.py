@@ -1,0 +1,57 @@
+"""`detrame reproduce ddl`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from detrame.cli.arguments import AsJson, Device, numbers
+from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show, names
+from detrame.cli.reproduce.runs import list_missing, train_missing
+from detrame.cli.show import print_ddl, print_document
+
+
+def ddl(
+    dataset: Annotated[
+        str | None, typer.Option(help="cifar10, cifar100 or digits. [default: cifar10; with --show, all]")
+    ] = None,
+    methods: Methods = None,
+    seeds: Seeds = "0",
+    epochs: Annotated[int | None, typer.Option(help="Of each run; the table says it. [default: 20]")] = None,
+    budget: Budget = None,
+    dry_run: DryRun = False,
+    show: Show = False,
+    results: Results = Path("results"),
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train deep dictionary learning, LISTA, SLSTM, Q-Metric and ReLU in one shape; accuracy and time per image.
+
+    Examples:
+
+        detrame reproduce ddl --show
+
+        detrame reproduce ddl --dataset digits --methods ddl,qmetric --seeds 0,1,2
+    """
+    from detrame.experiments import ddl as table
+    from detrame.experiments.results import stored
+
+    chosen = names(methods) or list(table.METHODS)
+    trained_on = dataset or table.DATASETS[0]
+    wanted = [
+        table.recipe_of(method, trained_on, epochs=epochs, seed=seed)
+        for seed in numbers("--seeds", seeds)
+        for method in chosen
+    ]
+    if dry_run:
+        list_missing(wanted, results, as_json=as_json, table=table.TABLE)
+        return
+    if not show:
+        train_missing(wanted, results, device, budget, quiet=as_json, table=table.TABLE, timed=table.timing)
+    shown = table.DATASETS if show and dataset is None else [trained_on]
+    known = stored(results, table=table.TABLE)
+    rows = [row for name in shown for row in table.rows(known, name, chosen)]
+    if as_json:
+        print_document([vars(row) for row in rows if row.n])
+    else:
+        print_ddl(rows)

@@ -1,0 +1,59 @@
+"""`detrame reproduce depth`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from detrame.cli.arguments import AsJson, Device, numbers
+from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show, names
+from detrame.cli.reproduce.runs import list_missing, train_missing
+from detrame.cli.show import print_depth, print_document
+
+
+def depth(
+    dataset: Annotated[str, typer.Option(help="digits or cifar10.")] = "digits",
+    methods: Methods = None,
+    depths: Annotated[str | None, typer.Option(metavar="3,6,...", help="Some depths. [default: 3 to 36]")] = None,
+    seeds: Seeds = "0",
+    epochs: Annotated[int | None, typer.Option(help="Of each run. [default: 12 on digits, 5 on CIFAR-10]")] = None,
+    budget: Budget = None,
+    dry_run: DryRun = False,
+    show: Show = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw accuracy against depth too.")] = None,
+    results: Results = Path("results"),
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train DDL, Q-Metric and ReLU networks of growing depth on a small budget: how deep can each go?
+
+    Examples:
+
+        detrame reproduce depth --show --plot depth.svg
+
+        detrame reproduce depth --dataset cifar10 --depths 12,24,36 --budget 10
+    """
+    from detrame.experiments import depth as table
+    from detrame.experiments.results import stored
+    from detrame.training.files import write_text
+
+    layers = numbers("--depths", depths) if depths else table.DEPTHS
+    chosen = names(methods) or table.METHODS
+    wanted = [
+        table.recipe_of(method, number, dataset, epochs=epochs, seed=seed)
+        for seed in numbers("--seeds", seeds)
+        for number in layers
+        for method in chosen
+    ]
+    if dry_run:
+        list_missing(wanted, results, as_json=as_json, table=table.TABLE)
+        return
+    if not show:
+        train_missing(wanted, results, device, budget, quiet=as_json, table=table.TABLE)
+    rows = table.rows(stored(results, table=table.TABLE), dataset, chosen, layers, epochs=epochs)
+    if plot is not None:
+        write_text(plot, table.plot(rows))
+    if as_json:
+        print_document([vars(row) for row in rows if row.n])
+    else:
+        print_depth(rows)

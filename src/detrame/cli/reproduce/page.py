@@ -1,0 +1,21 @@
+"""`detrame reproduce page`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from detrame.cli.reproduce.options import Results
+
+
+def page(
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/reproduction.html"),
+    results: Results = Path("results"),
+) -> None:
+    """Write the page of the reproduction, every table and figure of it, from the stored results; runs nothing.
+
+    Example: detrame reproduce page --out page.html
+    """
+    from detrame.experiments.reproduction import write
+
+    print(write(results, out))

@@ -1,0 +1,62 @@
+"""Training what a table lacks, and listing it: what the tables made of runs share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from detrame.cli.show import epochs_shown, print_document
+
+if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.training import Recipe, Run
+
+FOLDER = Path("runs/reproduce")
+
+
+def train_missing(
+    wanted: "list[Recipe]",
+    results: Path,
+    device: str,
+    budget: float | None,
+    *,
+    quiet: bool,
+    table: str = "accuracy",
+    timed: "Callable[[Run], dict[str, float]] | None" = None,
+) -> None:
+    """Train those of the runs that have no stored result in a table, and tell each accuracy as it comes."""
+    from detrame.experiments import reproduce as tables
+    from detrame.experiments.results import result_name
+
+    left = tables.missing(wanted, results, table=table)
+
+    def tell(run: "Run") -> None:
+        if not quiet:
+            print(f"{result_name(run.recipe)}: {run.scores.last:.2f}%")
+
+    with epochs_shown(sum(recipe.epochs for recipe in left), quiet=quiet) as on_epoch:
+        tables.run_missing(
+            wanted,
+            results,
+            FOLDER / table,
+            table=table,
+            timed=timed,
+            device=device,
+            minutes=budget,
+            on_epoch=on_epoch,
+            on_result=tell,
+        )
+
+
+def list_missing(wanted: "list[Recipe]", results: Path, *, as_json: bool, table: str = "accuracy") -> None:
+    """Those of the runs that have no stored result in a table, with the time they may take."""
+    from detrame.experiments import reproduce as tables
+    from detrame.experiments.results import result_name, stored
+
+    known = stored(results, table=table)
+    left = tables.missing(wanted, results, table=table)
+    expected = {result_name(recipe): tables.expected_seconds(recipe, known) for recipe in left}
+    if as_json:
+        print_document([{"run": name, "expected_seconds": seconds} for name, seconds in expected.items()])
+        return
+    for name, seconds in expected.items():
+        print(f"{name}: " + (f"about {seconds / 60:.1f} minutes" if seconds else "never run before"))
+    print(f"{len(expected)} of {len(wanted)} runs are missing")

@@ -1,0 +1,56 @@
+"""Where measurements are kept: ``results/timing/HARDWARE/batchN/WHAT/MODEL.json``, the plots of the steps beside.
+
+A device and a size of batch have a folder of their own, so that a small case never takes the place of a large one.
+"""
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from detrame.errors import Failure
+from detrame.experiments import paper
+from detrame.experiments.bench import plots
+from detrame.experiments.bench.ceilings import Ceilings
+from detrame.experiments.bench.steps import StepFigures, Steps
+from detrame.training.files import write_text
+
+if TYPE_CHECKING:
+    from detrame.experiments.bench import Measured
+
+
+def folder(results: Path, hardware: str, batch: int) -> Path:
+    """Where the figures of a device at a size of batch are kept."""
+    return results / "timing" / re.sub(r"[^a-z0-9]+", "-", hardware.lower()).strip("-") / f"batch{batch}"
+
+
+def folders(results: Path) -> list[Path]:
+    """Every such folder."""
+    return sorted((results / "timing").glob("*/batch*"))
+
+
+def write(what: str, measured: "Measured", into: Path) -> None:
+    """Store a measurement, and draw the steps anew if it is one of them."""
+    path = into / what / f"{measured.model}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(asdict(measured), indent=1) + "\n")
+    if isinstance(measured, Steps):
+        plots.write(read_steps(into), into)
+
+
+def read_steps(kept: Path) -> list[Steps]:
+    """The stored steps of a folder, in the order of the paper's table."""
+    order = list(paper.tables()["time"])
+    files = sorted((kept / "steps").glob("*.json"), key=lambda path: order.index(path.stem))
+    return [_steps(path) for path in files]
+
+
+def _steps(path: Path) -> Steps:
+    try:
+        document = json.loads(path.read_text())
+        relu, qmetric = (StepFigures(**document[name]) for name in ("relu", "qmetric"))
+        nested = {"relu": relu, "qmetric": qmetric, "ceilings": Ceilings(**document["ceilings"])}
+        return Steps(**(document | nested))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failure(f"{path} is not a measurement ({error}): delete it, or restore it from the repository") from error

@@ -1,0 +1,110 @@
+"""Controls that the paper lacks. A Q-Metric network has more parameters and takes more operations than its ReLU twin:
+what does a ReLU network reach that is widened until it costs as much?
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from detrame.experiments.recipes import default_recipe
+from detrame.experiments.reproduce import ACTIVATIONS, by_recipe
+from detrame.experiments.results import Result
+from detrame.experiments.spread import Spread
+from detrame.models import Cost, cost, create_model
+from detrame.training import Recipe
+
+DATASET = "cifar10"
+IMAGE = (3, 32, 32)
+MODELS = ("plainnet9", "resnet20")
+WIDTHS = [thousandths / 1000 for thousandths in range(1000, 4001)]
+
+
+@dataclass(frozen=True)
+class Control:
+    """A network beside those it is compared with: its cost, and its accuracy in percent (None before it has run).
+
+    `matched` is the field of :class:`~detrame.models.Cost` in which the network equals the Q-Metric one as nearly as
+    channels allow; None for the ReLU and the Q-Metric network themselves.
+    """
+
+    model: str
+    dataset: str
+    activation: str
+    matched: str | None
+    width: float
+    parameters: int
+    multiply_adds: int
+    mean: float | None
+    std: float | None
+    n: int
+    epochs: int
+
+
+def contenders(model: str, **changes: Any) -> dict[str | None, list[Recipe]]:
+    """The recipes to compare: under None the published ReLU and Q-Metric networks, then the control of each cost."""
+    relu, qmetric = (default_recipe(model, DATASET, activation=activation, **changes) for activation in ACTIVATIONS)
+    target = network_cost(qmetric)
+    return {None: [relu, qmetric]} | {
+        field: [relu.replace(width=matched_width(relu, field, getattr(target, field)))] for field in Cost._fields
+    }
+
+
+def matched_width(recipe: Recipe, field: str, target: int) -> float:
+    """The width, in thousandths, at which the network's cost in `field` is nearest to the target."""
+
+    def excess(width: float) -> int:
+        count: int = getattr(network_cost(recipe.replace(width=width)), field)
+        return count - target
+
+    enough = bisect_left(WIDTHS, 0, key=excess)  # the cost grows with the width
+    return min(WIDTHS[max(0, enough - 1) : enough + 1], key=lambda width: abs(excess(width)))
+
+
+def network_cost(recipe: Recipe) -> Cost:
+    """Parameters and multiply-adds (T convolutions for each Q-Metric ReLU) of a recipe's network on CIFAR-10."""
+    return _cost(recipe.model, recipe.activation, recipe.iterations, recipe.width)
+
+
+@cache
+def _cost(model: str, activation: str, iterations: int, width: float) -> Cost:
+    return cost(create_model(model, activation=activation, iterations=iterations, width=width), IMAGE)
+
+
+def control_recipes(seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:
+    """The runs of the comparison, the published networks among them."""
+    changes = {} if epochs is None else {"epochs": epochs}
+    return [
+        recipe.replace(seed=seed)
+        for model in MODELS
+        for seed in seeds
+        for group in contenders(model, **changes).values()
+        for recipe in group
+    ]
+
+
+def control_rows(results: Sequence[Result]) -> list[Control]:
+    """Every network of the comparison with its cost and what its full-length runs reached."""
+    return [
+        _row(recipe, matched, by_recipe(results, recipe))
+        for model in MODELS
+        for matched, group in contenders(model).items()
+        for recipe in group
+    ]
+
+
+def _row(recipe: Recipe, matched: str | None, found: Sequence[Result]) -> Control:
+    spread = Spread.of([result.scores.last for result in found]) if found else None
+    return Control(
+        model=recipe.model,
+        dataset=recipe.dataset,
+        activation=recipe.activation,
+        matched=matched,
+        width=recipe.width,
+        **network_cost(recipe)._asdict(),
+        mean=spread.mean if spread else None,
+        std=spread.std if spread else None,
+        n=len(found),
+        epochs=recipe.epochs,
+    )

@@ -1,0 +1,51 @@
+"""The reproduction of the paper as one self-contained page, from the files in results/ alone."""
+
+from pathlib import Path
+
+from detrame.errors import Failure
+from detrame.experiments.report.html import render
+from detrame.experiments.reproduction import diagrams, figures, tables, wording
+from detrame.experiments.reproduction.claims import judged
+from detrame.experiments.reproduction.evidence import Evidence
+from detrame.training.files import write_text
+
+__all__ = ["build", "page", "write"]
+
+
+def build(results: Path) -> str:
+    """The page, from what is stored below `results`; the same files give the same page."""
+    return page(Evidence.read(results))
+
+
+def page(evidence: Evidence) -> str:
+    """The page of some evidence: whatever has not run yet is said to be missing."""
+    claims = judged(evidence)
+    return render(
+        "reproduction/page.html.j2",
+        headline=wording.headline(evidence),
+        ahead=wording.ahead(evidence),
+        tiles=wording.tiles(evidence),
+        facts=wording.facts(evidence),
+        looks=wording.LOOKS,
+        claims=claims,
+        tally=wording.tally(claims),
+        accuracies=tables.accuracies(evidence),
+        comparisons=tables.comparisons(evidence),
+        against_parameters=figures.against_parameters(evidence),
+        training_curves=figures.training_curves(evidence),
+        controls=tables.matched(evidence),
+        times=tables.times(evidence),
+        time_hardware=next((row.hardware for row in evidence.timing if row.hardware), None),
+        network=diagrams.two_layers(),
+        blocks=[diagrams.plainnet_block(), diagrams.resnet_block()],
+        plainnet3=evidence.rows["plainnet3", "cifar10", "relu"],
+    )
+
+
+def write(results: Path, out: Path) -> Path:
+    """Write the page of the results below `results` to `out`."""
+    if out.is_dir():
+        raise Failure(f"{out} is a folder: name the page to write, as {out / 'reproduction.html'}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, build(results))
+    return out

@@ -1,0 +1,151 @@
+"""What the page of the reproduction is made of: the paper's figures and ours, cell by cell."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from detrame.experiments import paper
+from detrame.experiments.controls import Control, control_rows
+from detrame.experiments.ddl import TABLE as DDL_TABLE
+from detrame.experiments.ddl import Row as DdlRow
+from detrame.experiments.ddl import rows as ddl_rows
+from detrame.experiments.recipes import default_recipe
+from detrame.experiments.reproduce import Row, accuracy_rows, by_recipe, cells, parameter_rows
+from detrame.experiments.results import Result, stored
+from detrame.experiments.robustness.stored import stored as stored_attacks
+from detrame.experiments.robustness.tables import Row as FoolingRow
+from detrame.experiments.robustness.tables import rows as fooling_rows
+from detrame.experiments.timing import Row as TimeRow
+from detrame.experiments.timing import rows as time_rows
+
+DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
+RESIDUAL = ("resnet", "wideresnet")
+PAPER_RUNS = 5
+DDL_METHODS = ("ddl", "qmetric")
+
+
+class Gain(NamedTuple):
+    """A difference of accuracies in points, and its standard error (0 where no spread is known)."""
+
+    mean: float
+    error: float
+
+    def __sub__(self, other: "Gain") -> "Gain":
+        return Gain(self.mean - other.mean, math.hypot(self.error, other.error))
+
+
+class Pair(NamedTuple):
+    """The ReLU and the Q-Metric network of a cell, both run."""
+
+    relu: Row
+    qmetric: Row
+
+    @property
+    def ours(self) -> Gain:
+        """What Q-Metric gained here."""
+        return ours(self.qmetric) - ours(self.relu)
+
+    @property
+    def published(self) -> Gain:
+        """What it gained in the paper's table."""
+        return published(self.qmetric) - published(self.relu)
+
+
+def ours(row: Row) -> Gain:
+    """The accuracy of a cell that has run, as a gain over 0; where one seed has no spread, the paper's stands in."""
+    assert row.mean is not None
+    std = row.paper_std if row.std is None else row.std
+    return Gain(row.mean, (std or 0.0) / math.sqrt(row.n))
+
+
+def published(row: Row) -> Gain:
+    """The accuracy in the paper's table, as a gain over 0."""
+    return Gain(row.paper, (row.paper_std or 0.0) / math.sqrt(PAPER_RUNS))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Stored results, and the tables made of them.
+
+    Attributes:
+        results: every finished run.
+        rows: the cells of the accuracy table, run or not, by (model, data set, activation).
+        controls: the networks of matched cost.
+        timing: the time table, measured or not.
+        ddl: deep dictionary learning and DeTraMe in one shape, by one recipe.
+        fooling: what universal perturbations and noise did to the networks.
+    """
+
+    results: Sequence[Result]
+    rows: dict[tuple[str, str, str], Row]
+    controls: Sequence[Control]
+    timing: Sequence[TimeRow]
+    ddl: Sequence[DdlRow]
+    fooling: Sequence[FoolingRow]
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """From the files in a folder of results."""
+        results = stored(folder)
+        rows = {(row.model, row.dataset, row.activation): row for row in accuracy_rows(results, cells())}
+        dictionaries = stored(folder, table=DDL_TABLE)
+        return cls(
+            results=results,
+            rows=rows,
+            controls=control_rows(results),
+            timing=time_rows(folder),
+            ddl=[row for dataset in ("cifar10", "cifar100") for row in ddl_rows(dictionaries, dataset, DDL_METHODS)],
+            fooling=fooling_rows(one for attack in ("uap", "noise") for one in stored_attacks(folder, attack)),
+        )
+
+    def pair(self, model: str, dataset: str) -> Pair | None:
+        """The two networks of a cell, if both have run."""
+        relu, qmetric = (self.rows[model, dataset, activation] for activation in ("relu", "qmetric"))
+        return Pair(relu, qmetric) if relu.n and qmetric.n else None
+
+    def pairs(self, names: Sequence[str], dataset: str) -> list[Pair]:
+        """Those of some networks that have run with both activations."""
+        return [pair for name in names if (pair := self.pair(name, dataset))]
+
+    @cached_property
+    def parameters(self) -> dict[tuple[str, str, str], int]:
+        """The parameters of every network of the paper, by (model, data set, activation)."""
+        return {(row.model, row.dataset, row.activation): row.parameters for row in parameter_rows(cells())}
+
+    def runs(self, model: str, dataset: str, activation: str) -> list[Result]:
+        """The full-length runs behind a cell."""
+        return by_recipe(self.results, default_recipe(model, dataset, activation=activation))
+
+    def dictionaries(self, dataset: str) -> tuple[DdlRow, DdlRow] | None:
+        """Deep dictionary learning and DeTraMe, at the largest number of epochs that both have run."""
+        by_epochs: dict[int, dict[str, DdlRow]] = {}
+        for row in self.ddl:
+            if row.dataset == dataset and row.n:
+                by_epochs.setdefault(row.epochs, {})[row.activation] = row
+        both = [epochs for epochs, found in by_epochs.items() if len(found) == len(DDL_METHODS)]
+        return (by_epochs[max(both)]["dictionary"], by_epochs[max(both)]["qmetric"]) if both else None
+
+    def time(self, model: str, activation: str) -> TimeRow:
+        """A network's row of the time table."""
+        (row,) = [row for row in self.timing if (row.model, row.activation) == (model, activation)]
+        return row
+
+
+def models(*families: str, dataset: str | None = None) -> list[str]:
+    """The paper's networks of some families ("plainnet", "resnet", "wideresnet"), in its order, by data set or all."""
+    return [
+        model
+        for model, row in paper.tables()["accuracy"].items()
+        if re.sub(r"[\d_]+$", "", model) in families and (dataset is None or dataset in row)
+    ]
+
+
+def model_name(model: str) -> str:
+    """The network's name in print: PlainNet 9, WideResNet 16-4."""
+    family, numbers = re.fullmatch(r"([a-z]+)([\d_]+)", model).groups()  # type: ignore[union-attr]
+    printed = {"plainnet": "PlainNet", "resnet": "ResNet", "wideresnet": "WideResNet"}[family]
+    return f"{printed} {numbers.replace('_', '-')}"

@@ -1,0 +1,95 @@
+"""The charts of the page: accuracy against parameters, and the training curves."""
+
+from collections.abc import Sequence
+
+from detrame.experiments.report.axes import accuracies, millions, straight, whole
+from detrame.experiments.report.charts import SMALL, Look, Series, curves
+from detrame.experiments.report.figures import Figure
+from detrame.experiments.report.groups import NAMES
+from detrame.experiments.reproduce import ACTIVATIONS, Row
+from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
+from detrame.experiments.results import Result
+
+FAMILIES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
+SOLID, DASHED = 0, 1
+
+
+def against_parameters(evidence: Evidence) -> list[Figure]:
+    """The paper's figure, a chart for each data set and architecture on which something has run."""
+    return [
+        _against_parameters(evidence, dataset, families)
+        for dataset in DATASETS
+        for families in FAMILIES
+        if any(evidence.rows[model, dataset, a].n for model in models(*families, dataset=dataset) for a in ACTIVATIONS)
+    ]
+
+
+def _against_parameters(evidence: Evidence, dataset: str, families: tuple[str, ...]) -> Figure:
+    names = models(*families, dataset=dataset)
+    rows = [[evidence.rows[model, dataset, activation] for model in names] for activation in ACTIVATIONS]
+    series = [
+        _curve(f"{NAMES[activation]}, {who}", evidence, cells, published, Look(colour, line))
+        for published, who, line in ((False, "ours", SOLID), (True, "the paper", DASHED))
+        for colour, (activation, cells) in enumerate(zip(ACTIVATIONS, rows, strict=True))
+    ]
+    series += _widened(evidence, dataset, names)
+    series = [one for one in series if one.x]
+    what = f"{FAMILIES[families]} on {DATASETS[dataset]}"
+    svg = curves(
+        series,
+        millions("parameters", [x for one in series for x in one.x]),
+        accuracies("test accuracy, %", [y for one in series for y in one.y]),
+        title=f"Accuracy against parameters, {what}",
+    )
+    return Figure(f"parameters_{dataset}_{families[0]}", what, svg, "")
+
+
+def _curve(name: str, evidence: Evidence, cells: Sequence[Row], published: bool, look: Look) -> Series:
+    points = sorted(
+        (evidence.parameters[row.model, row.dataset, row.activation], row.paper if published else row.mean or 0.0)
+        for row in cells
+        if published or row.n
+    )
+    return Series(name, [x for x, _ in points], [y for _, y in points], look=look)
+
+
+def _widened(evidence: Evidence, dataset: str, names: Sequence[str]) -> list[Series]:
+    """The controls: one network at several widths, the published one first; nothing before a control has run."""
+    found = []
+    for model in names:
+        relu = [c for c in evidence.controls if (c.model, c.dataset, c.activation) == (model, dataset, "relu") and c.n]
+        if any(control.matched for control in relu):
+            points = sorted((control.parameters, control.mean or 0.0) for control in relu)
+            name = f"{model_name(model)} with ReLU, widened"
+            found.append(Series(name, [x for x, _ in points], [y for _, y in points], look=Look(2, 2)))
+    return found
+
+
+def training_curves(evidence: Evidence) -> dict[str, list[Figure]]:
+    """Test accuracy against epochs for every cell that has run, by data set."""
+    by_dataset = {
+        name: [
+            _training(model, dataset, runs)
+            for model in models("plainnet", *RESIDUAL, dataset=dataset)
+            if any(runs := [evidence.runs(model, dataset, activation) for activation in ACTIVATIONS])
+        ]
+        for dataset, name in DATASETS.items()
+    }
+    return {name: figures for name, figures in by_dataset.items() if figures}
+
+
+def _training(model: str, dataset: str, runs: Sequence[Sequence[Result]]) -> Figure:
+    series = [
+        Series.over_seeds(NAMES[activation], [result.test_accuracy for result in results], Look(place, place))
+        for place, (activation, results) in enumerate(zip(ACTIVATIONS, runs, strict=True))
+        if results
+    ]
+    svg = curves(
+        series,
+        whole("epoch", [x for one in series for x in one.x]),
+        straight("test accuracy, %", [y for one in series for y in (*one.y, *one.low, *one.high)]),
+        title=f"Test accuracy against epochs, {model_name(model)} on {DATASETS[dataset]}",
+        size=SMALL,
+        tooltips=False,
+    )
+    return Figure(f"training_{dataset}_{model}", model_name(model), svg, "")

@@ -1,0 +1,194 @@
+"""The tables of the page, their figures written out."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from detrame.experiments import timing
+from detrame.experiments.controls import Control
+from detrame.experiments.report.groups import NAMES
+from detrame.experiments.report.svg import signed
+from detrame.experiments.reproduce import ACTIVATIONS, Row
+from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
+from detrame.experiments.reproduction.matches import matches
+from detrame.experiments.spread import Spread
+
+DASH = "\N{EN DASH}"
+
+
+class Line(NamedTuple):
+    """A cell of the paper's accuracy table: one network with one activation."""
+
+    activation: str
+    iterations: str
+    paper: str
+    ours: str
+    difference: str
+    n: str
+    verdict: str
+
+
+class Network(NamedTuple):
+    """The two cells of a network, and what Q-Metric gains over ReLU, in the paper and here."""
+
+    name: str
+    lines: list[Line]
+    paper_gain: str
+    our_gain: str
+
+
+class Accuracies(NamedTuple):
+    """The accuracy table of one data set: the networks that have run, the names of those that have not."""
+
+    dataset: str
+    epochs: int
+    networks: list[Network]
+    left: list[str]
+
+
+def accuracies(evidence: Evidence) -> list[Accuracies]:
+    """One table for each data set."""
+    return [_accuracies(evidence, dataset) for dataset in DATASETS]
+
+
+def _accuracies(evidence: Evidence, dataset: str) -> Accuracies:
+    rows = {
+        model: [evidence.rows[model, dataset, activation] for activation in ACTIVATIONS]
+        for model in models("plainnet", *RESIDUAL, dataset=dataset)
+    }
+    run = [model for model, cells in rows.items() if any(row.n for row in cells)]
+    return Accuracies(
+        DATASETS[dataset],
+        next(row.epochs for cells in rows.values() for row in cells),
+        [_network(model, *rows[model]) for model in run],
+        [model_name(model) for model in rows if model not in run],
+    )
+
+
+def _network(model: str, relu: Row, qmetric: Row) -> Network:
+    both = relu.mean is not None and qmetric.mean is not None
+    return Network(
+        model_name(model),
+        [_line(relu), _line(qmetric)],
+        signed(qmetric.paper - relu.paper),
+        signed((qmetric.mean or 0) - (relu.mean or 0)) if both else DASH,
+    )
+
+
+def _line(row: Row) -> Line:
+    return Line(
+        activation=NAMES[row.activation],
+        iterations=str(row.iterations) if row.activation == "qmetric" else DASH,
+        paper=Spread(row.paper, row.paper_std, 0).text(2),
+        ours=DASH if row.mean is None else Spread(row.mean, row.std, row.n).text(2),
+        difference=DASH if row.mean is None else signed(row.mean - row.paper),
+        n=str(row.n),
+        verdict=row.verdict,
+    )
+
+
+class Matched(NamedTuple):
+    """A network of the controls: what it is, what it costs, what it reaches, and how far that is from Q-Metric."""
+
+    network: str
+    width: str
+    parameters: str
+    multiply_adds: str
+    accuracy: str
+    n: str
+    difference: str
+
+
+MATCHED = {
+    None: "",
+    "parameters": ", widened to the parameters of Q-Metric",
+    "multiply_adds": ", widened to the multiply-adds of Q-Metric",
+}
+
+
+def matched(evidence: Evidence) -> dict[str, list[Matched]]:
+    """The controls beside the networks they are compared with, by network."""
+    return {
+        model_name(model): [_matched(control, evidence) for control in evidence.controls if control.model == model]
+        for model in dict.fromkeys(control.model for control in evidence.controls)
+    }
+
+
+def _matched(control: Control, evidence: Evidence) -> Matched:
+    qmetric = evidence.rows[control.model, control.dataset, "qmetric"]
+    compared = control.activation == "relu" and control.mean is not None and qmetric.mean is not None
+    return Matched(
+        network=NAMES[control.activation] + MATCHED[control.matched],
+        width=f"{control.width:g}",
+        parameters=f"{control.parameters / 1e6:.2f}M",
+        multiply_adds=f"{control.multiply_adds / 1e6:,.0f}M",
+        accuracy=DASH if control.mean is None else Spread(control.mean, control.std, control.n).text(2),
+        n=str(control.n),
+        difference=signed((control.mean or 0) - (qmetric.mean or 0)) if compared else DASH,
+    )
+
+
+class Time(NamedTuple):
+    """The time of a network with one activation, the paper's and ours: training and test, and one step."""
+
+    activation: str
+    figures: list[str]
+
+
+class Times(NamedTuple):
+    """The two rows of a network, and the ratios of Q-Metric to ReLU: the paper's, ours, and of the operations."""
+
+    name: str
+    lines: list[Time]
+    ratios: list[str]
+
+
+def times(evidence: Evidence) -> list[Times]:
+    """The time table."""
+    return [
+        Times(
+            model_name(model),
+            [_time(evidence.time(model, activation)) for activation in ACTIVATIONS],
+            [_told(value, "{:.2f}") for value in (row.paper_ratio, row.ratio, row.operations_ratio)],
+        )
+        for model in dict.fromkeys(row.model for row in evidence.timing)
+        for row in [evidence.time(model, "qmetric")]
+    ]
+
+
+def _time(row: timing.Row) -> Time:
+    figures = [
+        _told(row.paper_train_s, "{:,.0f}"),
+        _told(row.train_s, "{:,.0f}"),
+        _told(row.paper_test_s_per_image, "{:.0f}", 1e6),
+        _told(row.test_s_per_image, "{:.3g}", 1e6),
+        _told(row.step_ms, "{:.2f}"),
+    ]
+    return Time(NAMES[row.activation], figures)
+
+
+def _told(value: float | None, form: str, factor: float = 1.0) -> str:
+    return DASH if value is None else form.format(factor * value)
+
+
+class Comparison(NamedTuple):
+    """A Q-Metric network, and a ReLU network with as many parameters."""
+
+    dataset: str
+    network: str
+    qmetric: str
+    relu: str
+    difference: str
+
+
+def comparisons(evidence: Evidence) -> list[Comparison]:
+    """All networks that can be compared at the same number of parameters."""
+    return [
+        Comparison(name, match.network, f"{match.qmetric:.2f}", f"{match.relu:.2f}", signed(match.qmetric - match.relu))
+        for dataset, name in DATASETS.items()
+        for match in matches(evidence, dataset)
+    ]
+
+
+def joined(names: Sequence[str]) -> str:
+    """Names in a sentence."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

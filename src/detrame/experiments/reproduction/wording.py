@@ -1,0 +1,86 @@
+"""What the page says in words about all results together."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain
+from detrame.experiments.reproduction.tables import joined
+from detrame.experiments.reproduction.verdicts import Claim, Verdict, weigh
+
+# The verdicts with their colour and their sign, so that they are told apart by more than words.
+LOOKS = {
+    "reproduced": ("s2", "✓"),
+    "better": ("s0", "▲"),
+    "not reproduced": ("s5", "✗"),
+    "no spread to judge by": ("s4", "◇"),
+    "not run": ("s4", "○"),
+    Verdict.HOLDS: ("s2", "✓"),
+    Verdict.PARTLY: ("s3", "◐"),
+    Verdict.CHANCE: ("s4", "≈"),
+    Verdict.FAILS: ("s5", "✗"),
+    Verdict.UNTESTED: ("s4", "○"),
+}
+
+
+class Tile(NamedTuple):
+    """How many cells of the accuracy table have a verdict."""
+
+    verdict: str
+    cells: int
+    colour: str
+
+
+def headline(evidence: Evidence) -> str:
+    """How much of the accuracy table has run, and what came of it."""
+    verdicts = Counter(row.verdict for row in evidence.rows.values() if row.n)
+    if not verdicts:
+        return f"None of the paper's {len(evidence.rows)} accuracies has been run yet."
+    told = joined([f"{count} {verdict}" for verdict in LOOKS if (count := verdicts[verdict])])
+    return f"{verdicts.total()} of the paper's {len(evidence.rows)} accuracies run again: {told}."
+
+
+def tiles(evidence: Evidence) -> list[Tile]:
+    """The cells of the accuracy table by verdict."""
+    counts = Counter(row.verdict for row in evidence.rows.values())
+    return [Tile(verdict, counts[verdict], LOOKS[verdict][0]) for verdict in LOOKS if counts[verdict]]
+
+
+def ahead(evidence: Evidence) -> str:
+    """Which activation is ahead, over all pairs that have run."""
+    cells = dict.fromkeys((model, dataset) for model, dataset, _ in evidence.rows)
+    gains = [pair.ours for cell in cells if (pair := evidence.pair(*cell))]
+    if not gains:
+        return "No network has run with both activations yet."
+    better = sum(gain.mean > 0 for gain in gains)
+    clear = Counter(weigh(gain, Gain(0.0, 0.0)) for gain in gains if gain.error)  # 0: no spread is known
+    said = f"Q-Metric is ahead of ReLU in {better} of {len(gains)} networks run with both, "
+    said += (
+        f"in {clear[Verdict.HOLDS]} by more than two standard errors (of the paper's spread, where we have one seed)"
+    )
+    return f"{said}; in {clear[Verdict.FAILS]} it is behind by as much." if clear[Verdict.FAILS] else f"{said}."
+
+
+def tally(claims: list[Claim]) -> str:
+    """How the paper's claims in words fare, by finding."""
+    verdicts = Counter(finding.found.verdict for claim in claims for finding in claim.findings)
+    return ", ".join(f"{verdict} {count}" for verdict in Verdict if (count := verdicts[verdict]))
+
+
+def facts(evidence: Evidence) -> list[tuple[str, str]]:
+    """Where the figures come from: they are worth nothing without it."""
+    runs = [result for cell in evidence.rows for result in evidence.runs(*cell)]
+    seeds = sorted({run.recipe.seed for run in runs})
+    places = [run.environment for run in runs]
+    return [
+        ("Paper", "Deep Transform and Metric Learning Network (Tang, Chouzenoux, Pesquet, Krim)"),
+        ("Runs", f"{len(runs)} of full length, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds)) or 'none'}"),
+        ("Data", _distinct([DATASETS[run.recipe.dataset] for run in runs])),
+        ("Hardware", _distinct([place["hardware"] for place in places])),
+        ("PyTorch", _distinct([place["torch"] for place in places])),
+        ("Commit", _distinct([place["commit"][:7] for place in places])),
+    ]
+
+
+def _distinct(values: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(values)) or "none"

@@ -1,0 +1,116 @@
+"""The paper's time table: its figures on a V100, and ours by `detrame bench` and from whole runs."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from detrame.experiments import paper
+from detrame.experiments.bench import store
+from detrame.experiments.bench.setting import PAPER_BATCH
+from detrame.experiments.bench.steps import Steps
+from detrame.experiments.recipes import default_recipe
+from detrame.experiments.results import Result, stored
+from detrame.experiments.spread import Spread
+
+TRAINING_IMAGES = 50_000  # of CIFAR-10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A network with one activation on CIFAR-10; None where we have not measured.
+
+    Attributes:
+        step_ms: one training step, the batch's copy excluded: on a GPU one replay of the captured step.
+        plain_ms: the same by the plain captured path, in the same run.
+        ratio, paper_ratio, operations_ratio: Q-Metric over ReLU, the same in both rows of a network: of our steps, of
+            the paper's training times, of the forward multiply-adds.
+        tflops: 3 x 2 x multiply-adds x batch / step.
+        hardware: what ours was measured on; the paper's is a V100.
+        train_s: the whole training; `train_basis` says whether it was a run or the steps that it takes.
+        test_s_per_image: inference.
+        batch: images a step.
+    """
+
+    model: str
+    activation: str
+    iterations: int
+    step_ms: float | None = None
+    plain_ms: float | None = None
+    ratio: float | None = None
+    paper_ratio: float
+    operations_ratio: float | None = None
+    tflops: float | None = None
+    hardware: str | None = None
+    train_s: float | None = None
+    paper_train_s: float
+    test_s_per_image: float | None = None
+    paper_test_s_per_image: float
+    batch: int | None = None
+    train_basis: str | None = None
+
+
+def rows(results: Path, models: Sequence[str] | None = None, *, hardware: str | None = None) -> list[Row]:
+    """The table from what is stored below `results`, for some networks and hardware, or all on the best measured.
+
+    The best is a GPU before a CPU, the paper's batch before another, then the one with the most networks.
+    """
+    wanted = paper.timed(models)
+    kept = [steps for folder in store.folders(results) if (steps := store.read_steps(folder))]
+    if hardware is not None:
+        kept = [steps for steps in kept if steps[0].environment["hardware"] == hardware]
+    measured = {steps.model: steps for steps in max(kept, key=_worth, default=[])}
+    runs = stored(results)
+    return [
+        _row(model, activation, measured.get(model), runs) for model in wanted for activation in ("relu", "qmetric")
+    ]
+
+
+def _worth(steps: Sequence[Steps]) -> tuple[bool, bool, int]:
+    return steps[0].environment["device"].startswith("cuda"), steps[0].batch == PAPER_BATCH, len(steps)
+
+
+def _row(model: str, activation: str, steps: Steps | None, runs: Sequence[Result]) -> Row:
+    times = paper.tables()["time"][model]
+    row = Row(
+        model=model,
+        activation=activation,
+        iterations=default_recipe(model, "cifar10").iterations,
+        paper_ratio=times["train_qmetric"] / times["train_relu"],
+        paper_train_s=times[f"train_{activation}"],
+        paper_test_s_per_image=times[f"test_{activation}"],
+    )
+    if steps is None:
+        return row
+    figures = steps.relu if activation == "relu" else steps.qmetric
+    train_s, train_basis = _training(steps, activation, runs)
+    return replace(
+        row,
+        step_ms=figures.step_ms,
+        plain_ms=figures.plain_ms,
+        ratio=steps.ratio,
+        operations_ratio=steps.operations_ratio,
+        tflops=figures.tflops,
+        hardware=steps.environment["hardware"],
+        train_s=train_s,
+        test_s_per_image=figures.test_s_per_image,
+        batch=steps.batch,
+        train_basis=train_basis,
+    )
+
+
+def _training(steps: Steps, activation: str, runs: Sequence[Result]) -> tuple[float, str]:
+    """Seconds of the whole training, and what they are: stored runs that had the device to themselves, or steps."""
+    recipe = default_recipe(steps.model, "cifar10", activation=activation, batch_size=steps.batch)
+    alone = [
+        run.scores.seconds
+        for run in runs
+        if run.recipe.replace(seed=0) == recipe
+        and run.scores.together == 1
+        and run.environment["hardware"] == steps.environment["hardware"]
+    ]
+    if alone:
+        return Spread.of(alone).mean, f"whole runs alone on the device: {len(alone)}"
+    count = math.ceil(TRAINING_IMAGES / steps.batch)
+    step_ms = (steps.relu if activation == "relu" else steps.qmetric).step_ms
+    return step_ms * count * recipe.epochs / 1e3, f"step_ms x {count} steps x {recipe.epochs} epochs"

@@ -1,0 +1,180 @@
+r"""``min over u >= 0 of 1/2 u'Hu - g'u`` for many g at once and one dense H: exactly, quickly, and differentiably.
+
+Which codes are not zero is all that is hard to know: given them, the rest is one linear system a sample. A few steps
+of FISTA in single precision guess these supports, a batched Cholesky factorisation in double precision solves on them,
+and the optimality condition says which samples are done. The others exchange the coordinates that break it (a
+semismooth Newton step), and go back to FISTA, for twice as many steps, where that does not settle it.
+"""
+
+import math
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+TOLERANCE = 1e-11  # on the optimality condition, relative to a sample's largest code
+_FIRST_STEPS = 32  # of FISTA; doubled whenever it is called again
+_EXCHANGES = 4  # between two calls of FISTA
+_CALLS = 12  # of FISTA, before a sample is given up: a hundred thousand steps
+_SINGLE_PRECISION_CALLS = 3  # where these do not tell the support, only double precision can
+_SINGULAR = 1e-12  # the square of a pivot, for a unit diagonal, below which a system counts as singular
+_FILTER = 1e-8  # eigenvalues well below it are left out of the inverse of a singular system
+_SQUARINGS = 6  # of the matrix, for the bound on its norm
+_LARGEST_PART = 1 << 24  # codes that are solved for together: an array of them in float64 takes 128 MiB
+_CHUNK = {"cpu": 1 << 18}  # entries of the systems that are factorised at once: what fits a cache,
+_LARGEST_CHUNK = 1 << 26  # and half a gigabyte elsewhere
+
+
+def nonnegative_minimiser(hessian: Tensor, target: Tensor) -> Tensor:
+    r"""The exact minimiser over codes >= 0, and its derivative.
+
+    .. math:: \arg\min_{u \ge 0} \tfrac12 u'Hu - g'u
+
+    Solved in float64 until every sample meets the optimality condition to 1e-11 of its largest code, whatever the
+    precision of the arguments. The derivative is that of the condition at the solution, :math:`H_{AA} u_A = g_A` on
+    the active set :math:`A = \{i: u_i > 0\}`: with :math:`w_A = H_{AA}^{-1} v_A` and 0 elsewhere, a gradient v of the
+    code gives w for g and :math:`-(w u' + u w') / 2` for H. It needs no record of how the solution was found. Where
+    :math:`H_{AA}` is singular the code is not unique, and w is the one of least norm.
+
+    Args:
+        hessian: H, ``(k, k)``, symmetric and positive semidefinite; where it is singular, -g must keep the minimum
+            finite (a positive sparsity does).
+        target: g, ``(..., k)``.
+
+    Returns:
+        The code, of the shape and the dtype of `target`.
+    """
+    return cast(Tensor, _Minimiser.apply(hessian, target))  # type: ignore[no-untyped-call]
+
+
+class _Minimiser(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hessian: Tensor, target: Tensor) -> Tensor:
+        size = target.shape[-1]
+        parts = torch.split(target.reshape(-1, size), max(1, _LARGEST_PART // size))
+        code = torch.cat([solve(hessian, part)[0].to(target.dtype) for part in parts])
+        ctx.save_for_backward(hessian, code)
+        return code.reshape(target.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        hessian, code = ctx.saved_tensors
+        unit, scale = _unit_diagonal(hessian)
+        dual = scale * _solve_on(code > 0, unit, scale * gradient.reshape(code.shape).double())
+        with torch.autocast(code.device.type, enabled=False):
+            outer = dual.to(code.dtype).mT @ code
+        return -(outer + outer.mT).to(hessian.dtype) / 2, dual.to(code.dtype).reshape(gradient.shape)
+
+
+@torch.no_grad()
+def solve(hessian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The codes ``(N, k)`` of the targets ``(N, k)`` in float64, and how far each is from optimal ``(N,)``.
+
+    The residual is the largest change of a code that is made optimal given the others, relative to the largest code
+    (codes being measured in atoms of unit norm, ``H_ii = 1``); it is above 1e-11 only for a sample that was given up.
+    A sample that holds NaN or infinity has the code NaN.
+    """
+    unit, scale = _unit_diagonal(hessian)
+    target = scale * target.double()
+    code, residual = torch.full_like(target, torch.nan), target.new_zeros(len(target))
+    row = target.isfinite().all(1).nonzero().flatten()  # the samples that are not done yet
+    target, guess = target[row], target.new_zeros(len(row), len(unit))
+    norm = _norm_bound(unit)
+    for call in range(_CALLS):
+        dtype = torch.float32 if call < _SINGLE_PRECISION_CALLS else torch.float64
+        guess = _fista(unit, target, guess, norm, _FIRST_STEPS << call, dtype)
+        point, support = guess, guess > 0
+        for _ in range(_EXCHANGES):
+            point = torch.where(support, point, 0)
+            point = point + _solve_on(support, unit, target - point @ unit)
+            better, distance = _improved(point, unit, target)
+            code[row], residual[row] = point.relu(), distance
+            left = (distance > TOLERANCE).nonzero().flatten()
+            if not len(left):
+                return code * scale, residual
+            row, target, guess, point, better = (tensor[left] for tensor in (row, target, guess, point, better))
+            support = better > 0
+    code[row], residual[row] = guess, _improved(guess, unit, target)[1]
+    return code * scale, residual
+
+
+def _improved(code: Tensor, hessian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Every coordinate made optimal given the others, and the largest change, relative to the largest code."""
+    better = (code + target - code @ hessian).relu()
+    largest = better.amax(1).clamp_min(torch.finfo(code.dtype).tiny)
+    return better, (better - code).abs().amax(1) / largest
+
+
+def _unit_diagonal(hessian: Tensor) -> tuple[Tensor, Tensor]:
+    """``SHS`` in float64 with the diagonal 1, and the diagonal of S."""
+    hessian = hessian.double()
+    # An atom of no norm, and without damping, has the code 0; a diagonal of 1 tells that as well as one of 0.
+    hessian = hessian + torch.diag((hessian.diagonal() <= 0).double())
+    scale = hessian.diagonal().rsqrt()
+    return scale[:, None] * hessian * scale, scale
+
+
+def _norm_bound(matrix: Tensor) -> Tensor:
+    """At least the largest eigenvalue, and at most k^(1/64) times it: the 64th root of the trace of the 64th power."""
+    logarithm = matrix.new_zeros(())
+    for _ in range(_SQUARINGS):
+        trace = matrix.diagonal().sum()
+        matrix = matrix / trace
+        matrix, logarithm = matrix @ matrix, 2 * (logarithm + trace.log())
+    return ((logarithm + matrix.diagonal().sum().log()) / 2**_SQUARINGS).exp()
+
+
+def _fista(hessian: Tensor, target: Tensor, code: Tensor, norm: Tensor, steps: int, dtype: torch.dtype) -> Tensor:
+    """Codes after some steps of accelerated projected gradient descent, computed in `dtype`, given in float64."""
+    step = (torch.eye(len(hessian), dtype=hessian.dtype, device=hessian.device) - hessian / norm).to(dtype)
+    scaled, code = (target / norm).to(dtype), code.to(dtype)
+    ahead, t = code, 1.0
+    with torch.autocast(code.device.type, enabled=False):
+        for _ in range(steps):
+            before, code = code, torch.addmm(scaled, ahead, step).relu_()
+            following = (1 + math.sqrt(1 + 4 * t * t)) / 2
+            ahead, t = torch.lerp(before, code, 1 + (t - 1) / following), following
+    return code.double()
+
+
+def _solve_on(support: Tensor, hessian: Tensor, right: Tensor) -> Tensor:
+    """``H_AA^-1 r_A`` on each sample's support A, a row of `support` ``(N, k)``, and 0 elsewhere: ``(N, k)``.
+
+    Samples with supports of about one size are taken together, filled up with rows of the identity.
+    """
+    counts, order = support.sum(1).sort(descending=True)
+    size = len(hessian)
+    padded = torch.eye(2 * size, dtype=hessian.dtype, device=hessian.device)  # filling p of a sample is index size + p
+    padded[:size, :size] = hessian
+    result = torch.zeros_like(right)
+    start = 0
+    while start < len(order) and (largest := int(counts[start])):
+        rows = order[start : start + max(1, _CHUNK.get(right.device.type, _LARGEST_CHUNK) // largest**2)]
+        index = torch.arange(size, size + largest, device=right.device).repeat(len(rows), 1)
+        active = support[rows]
+        sample, atom = active.nonzero(as_tuple=True)
+        index[sample, (active.cumsum(1) - 1)[sample, atom]] = atom
+        systems = padded[index[:, :, None], index[:, None, :]]
+        solved = _solve(systems, F.pad(right[rows], (0, size)).gather(1, index))
+        result[rows] = right.new_zeros(len(rows), 2 * size).scatter_(1, index, solved)[:, :size]
+        start += len(rows)
+    return result
+
+
+def _solve(systems: Tensor, right: Tensor) -> Tensor:
+    """``(n, s)``, the solutions of symmetric systems ``(n, s, s)`` of unit diagonal; of least norm where singular."""
+    factors, failed = torch.linalg.cholesky_ex(systems)
+    solved = torch.cholesky_solve(right[..., None], factors)
+    regular = (failed == 0) & (factors.diagonal(dim1=1, dim2=2).square() > _SINGULAR).all(1)
+    singular = (~regular).nonzero().flatten()
+    if len(singular):
+        # (M + eps)^-1 M (M + eps)^-1 is the inverse where eigenvalues are large, and 0 where they are 0.
+        systems, right = systems[singular], right[singular]
+        identity = torch.eye(systems.shape[1], dtype=systems.dtype, device=systems.device)
+        factors, _ = torch.linalg.cholesky_ex(systems + _FILTER * identity)
+        once = torch.cholesky_solve(right[..., None], factors)
+        solved[singular] = torch.cholesky_solve(systems @ once, factors)
+    return solved[..., 0]

@@ -1,0 +1,238 @@
+"""The fused forward and backward of a network in training, on a GPU: the same parameters, fewer passes over memory.
+
+Convolutions, batch norms and what follows them (a ReLU, a residual sum, a Q-Metric ReLU) are found in the network's
+graph and computed by `detrame.kernels`; all else stays as it is, and so does the network itself.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from detrame.activations import QMetricReLU
+from detrame.kernels.convolution import Convolution, Shape
+from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU
+from detrame.kernels.q_metric import NormQMetric
+from detrame.tracing import Tracer, is_relu
+
+
+class _Halves(torch.autograd.Function):
+    """Copies of weights in half precision, all in a few launches; the gradients come back the same way."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
+        """One copy a weight."""
+        ctx.dtype = weights[0].dtype
+        return _copies(weights, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """In the weights' own precision."""
+        return None, *_copies(grads, ctx.dtype)
+
+
+def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
+    copies = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
+    torch._foreach_copy_(copies, tensors)
+    return tuple(copies)
+
+
+class _Conv(nn.Module):
+    def __init__(self, conv: nn.Conv2d) -> None:
+        super().__init__()
+        self.shape = Shape(conv.kernel_size[0], conv.stride[0], int(conv.padding[0]))
+        self.weight = conv.weight
+        self.working: Tensor  # the weight in half precision, set before each forward pass
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.to(self.working.dtype).contiguous(memory_format=torch.channels_last)
+        return Convolution.apply(x, self.working, self.shape)
+
+
+class _Norm(nn.Module):
+    def __init__(self, norm: nn.BatchNorm2d, *, relu: bool) -> None:
+        super().__init__()
+        self.norm, self.relu = norm, relu
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        norm = _norm(self.norm)
+        return NormReLU.apply(x, norm.weight, norm.bias, residual, norm, self.relu)
+
+
+class _SumNorm(nn.Module):
+    def __init__(self, norm: nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        norm = _norm(self.norm)
+        return SumNormReLU.apply(a, b, norm.weight, norm.bias, norm)
+
+
+class _NormQMetric(nn.Module):
+    def __init__(self, norm: nn.BatchNorm2d, activation: QMetricReLU) -> None:
+        super().__init__()
+        self.norm, self.activation = norm, activation
+        self.weight = activation.coupling
+        self.working: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        norm, activation = _norm(self.norm), self.activation
+        return NormQMetric.apply(
+            x, norm.weight, norm.bias, self.working, activation.gain, activation.threshold, norm, activation.iterations
+        )
+
+
+def _norm(module: nn.BatchNorm2d) -> Norm:
+    weight, bias, mean, var = module.weight, module.bias, module.running_mean, module.running_var
+    assert mean is not None
+    assert var is not None
+    assert module.momentum is not None
+    return Norm(weight, bias, mean, var, module.momentum, module.eps)
+
+
+_FUSED_NORMS = (_Norm, _SumNorm, _NormQMetric)
+
+
+class Fused(nn.Module):
+    """A network's training pass with its layers fused; called like the network, on the network's own parameters.
+
+    Args:
+        model: with channels-last weights, traceable by torch.fx.
+        dtype: of the convolutions.
+    """
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.graph = fused_graph(model)
+        self._dtype = dtype
+        self.layers = [module for module in self.graph.modules() if isinstance(module, _Conv | _NormQMetric)]
+        norms = [module.norm for module in self.graph.modules() if isinstance(module, _FUSED_NORMS)]
+        self._counts = [norm.num_batches_tracked for norm in norms if norm.num_batches_tracked is not None]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The network's output for `x`, in training mode."""
+        halves = _Halves.apply(self._dtype, *[module.weight for module in self.layers])
+        for module, half in zip(self.layers, halves, strict=True):
+            module.working = half
+        torch._foreach_add_(self._counts, 1)
+        out = self.graph(x)
+        for module in self.layers:
+            del module.working  # or the pass that made it would stay alive until the next
+        return out
+
+
+def fused(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """The fused training pass of a network; the network itself if it cannot be traced or has nothing to fuse."""
+    try:
+        found = Fused(model, dtype)
+    except Exception:  # whatever a forward pass does to a proxy that it cannot stand for
+        return model
+    return found if found.layers else model
+
+
+def fused_graph(model: nn.Module) -> fx.GraphModule:
+    """The network's graph with the layers that can be fused in the place of those they stand for."""
+    net = fx.GraphModule(model, Tracer().trace(model))
+    for node in list(net.graph.nodes):
+        module = _module(net, node)
+        if isinstance(module, nn.Conv2d) and _fusible_conv(module):
+            _replace(net, node, _Conv(module), node.args)
+        elif isinstance(module, nn.BatchNorm2d) and _fusible_norm(net, node, module):
+            _fuse_norm(net, node, module)
+    net.graph.lint()
+    net.recompile()
+    return net
+
+
+def _module(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
+    return net.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+
+def _fusible_conv(conv: nn.Conv2d) -> bool:
+    kernel, stride, padding = conv.kernel_size, conv.stride, conv.padding
+    return (
+        conv.bias is None
+        and conv.groups == 1
+        and conv.padding_mode == "zeros"
+        and not isinstance(padding, str)
+        and all(pair[0] == pair[1] for pair in (kernel, stride, padding))
+        and conv.dilation == (1, 1)
+        and conv.weight.is_contiguous(memory_format=torch.channels_last)
+    )
+
+
+def _fusible_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> bool:
+    """Whether the kernels can compute the norm: its input comes from a fused layer, or is summed from such."""
+    before = node.args[0]
+    assert isinstance(before, fx.Node)
+    fused_before = isinstance(_module(net, before), _Conv | _Norm | _NormQMetric) or before.target in _SUMS
+    return fused_before and norm.affine and norm.running_mean is not None and norm.momentum is not None
+
+
+_SUMS: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
+
+
+def _fuse_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> None:
+    after = _only_user(node)
+    module = _module(net, after) if after else None
+    before = node.args[0]
+    assert isinstance(before, fx.Node)
+    if after and module and is_relu(module) and _is_sum(before):
+        both = _insert(net, before, _SumNorm(norm), tuple(before.all_input_nodes))
+        for old, index in ((before, 0), (after, 1)):
+            with net.graph.inserting_after(both):
+                old.replace_all_uses_with(net.graph.call_function(operator.getitem, (both, index)))
+        for old in (after, node, before):
+            net.graph.erase_node(old)
+        return
+    if after and module and is_relu(module):
+        _replace(net, after, _Norm(norm, relu=True), node.args)
+    elif after and isinstance(module, QMetricReLU) and _fusible_activation(module):
+        _replace(net, after, _NormQMetric(norm, module), node.args)
+    elif after and (relu := _relu_of_sum(net, after)):
+        residual = next(arg for arg in after.args if arg is not node)
+        _replace(net, relu, _Norm(norm, relu=True), (*node.args, residual))
+        net.graph.erase_node(after)
+    else:
+        _replace(net, node, _Norm(norm, relu=False), node.args)
+        return
+    net.graph.erase_node(node)
+
+
+def _only_user(node: fx.Node) -> fx.Node | None:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _is_sum(node: fx.Node) -> bool:
+    """Whether a node is the sum of two different tensors."""
+    return node.target in _SUMS and len(node.all_input_nodes) == 2
+
+
+def _relu_of_sum(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+    """The ReLU of a sum of two different tensors, if that is what `node` is."""
+    if not _is_sum(node):
+        return None
+    after = _only_user(node)
+    module = _module(net, after) if after else None
+    return after if module and is_relu(module) else None
+
+
+def _fusible_activation(activation: QMetricReLU) -> bool:
+    channels, inputs, *kernel = activation.coupling.shape
+    square = len(kernel) == 2 and kernel[0] == kernel[1]
+    return square and channels == inputs and activation.coupling.is_contiguous(memory_format=torch.channels_last)
+
+
+def _insert(net: fx.GraphModule, before: fx.Node, module: nn.Module, args: tuple[Any, ...]) -> fx.Node:
+    name = f"fused_{before.name}"
+    net.add_submodule(name, module)
+    with net.graph.inserting_before(before):
+        return net.graph.call_module(name, args)
+
+
+def _replace(net: fx.GraphModule, node: fx.Node, module: nn.Module, args: tuple[Any, ...]) -> None:
+    node.replace_all_uses_with(_insert(net, node, module, args))
+    net.graph.erase_node(node)

@@ -1,0 +1,89 @@
+"""The matched controls: their widths by counting, their rows, and the command that trains them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detrame import cli
+from detrame.experiments import controls, default_recipe
+from detrame.experiments.controls import WIDTHS, contenders, control_rows, matched_width, network_cost
+from detrame.experiments.results import Result, stored
+from detrame.models import Cost
+from detrame.training import Recipe, Scores
+from tests.training import tiny
+
+
+@pytest.mark.parametrize("field", Cost._fields)
+def test_a_control_costs_what_the_q_metric_network_costs(field: str) -> None:
+    groups = contenders("resnet20")
+    relu, qmetric = groups[None]
+    (control,) = groups[field]
+    assert control == relu.replace(width=control.width)
+    assert getattr(network_cost(control), field) == pytest.approx(getattr(network_cost(qmetric), field), rel=0.01)
+    assert network_cost(qmetric).multiply_adds > 2.5 * network_cost(relu).multiply_adds  # T = 3 in every block
+
+
+@pytest.mark.parametrize("target", [0, 300_000, 10**12])
+def test_the_width_is_the_nearest_of_all(target: int) -> None:
+    recipe = default_recipe("resnet8", "cifar10", activation="relu")
+    found = matched_width(recipe, "parameters", target)
+    near = [*WIDTHS[::250], *[width for width in (found - 0.02, found + 0.02) if WIDTHS[0] <= width <= WIDTHS[-1]]]
+
+    def distance(width: float) -> int:
+        return abs(network_cost(recipe.replace(width=width)).parameters - target)
+
+    assert all(distance(found) <= distance(width) for width in near)
+
+
+def test_rows_are_made_of_full_length_runs_of_exactly_the_recipe() -> None:
+    groups = contenders("resnet20")
+    (control,) = groups["parameters"]
+    found = [
+        Result(recipe, {}, Scores(last, last, 1, None, 1, 1.0), [last])
+        for recipe, last in [
+            (groups[None][0], 92.0),
+            (control, 93.0),
+            (control.replace(seed=1), 94.0),
+            (control.replace(epochs=10), 50.0),
+            (control.replace(width=2.0), 50.0),
+        ]
+    ]
+    rows = {(row.activation, row.matched): row for row in control_rows(found) if row.model == "resnet20"}
+    assert list(rows) == [("relu", None), ("qmetric", None), ("relu", "parameters"), ("relu", "multiply_adds")]
+    assert [(row.mean, row.n) for row in rows.values()] == [(92.0, 1), (None, 0), (93.5, 2), (None, 0)]
+    assert rows["relu", "parameters"].std == pytest.approx(0.5**0.5)
+
+
+@pytest.fixture
+def small_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Controls of one network on digits that trains in a second."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(controls, "MODELS", ("plainnet3",))
+    monkeypatch.setattr(controls, "WIDTHS", [0.05, 0.06, 0.08, 0.1, 0.12])
+
+    def quick(model: str, dataset: str, **changes: Any) -> Recipe:
+        return tiny(**changes)
+
+    monkeypatch.setattr(controls, "default_recipe", quick)
+
+
+@pytest.mark.slow
+def test_the_command_trains_what_is_missing_and_shows_it(
+    small_networks: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["reproduce", "controls", "--dry-run"]) == 0
+    assert "4 of 4 runs are missing" in capsys.readouterr().out
+    assert cli.run(["reproduce", "controls", "--device", "cpu", "--epochs", "1"]) == 0
+    out = capsys.readouterr().out
+    names = {(result.recipe.activation, result.recipe.width) for result in stored(Path("results"))}
+    assert len(names) == 4, "each control has a file of its own"
+    assert all(f"-width{width:g}-1epochs-seed0: " in out for _, width in names)
+    assert "multiply-adds" in out
+    assert cli.run(["reproduce", "controls", "--show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [], "shorter runs are left out"
+    assert cli.run(["reproduce", "controls", "--device", "cpu", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["n"] for row in rows] == [1] * 4
+    assert {"parameters", "multiply_adds", "mean", "width", "matched"} <= set(rows[0])

@@ -1,0 +1,408 @@
+"""The page of the reproduction: its claims judged by hand-made results, its tables, and what stands on it."""
+
+import dataclasses
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from detrame import cli
+from detrame.experiments import ddl, default_recipe, paper
+from detrame.experiments.controls import contenders
+from detrame.experiments.reproduce import cells
+from detrame.experiments.reproduction import build, page
+from detrame.experiments.reproduction.claims import CLAIMS, judged
+from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name, models
+from detrame.experiments.reproduction.matches import against_controls, against_curve
+from detrame.experiments.reproduction.tables import DASH
+from detrame.experiments.reproduction.verdicts import Finding, Found, Verdict, median_gain, weigh
+from detrame.experiments.reproduction.wording import ahead
+from detrame.experiments.results import result_name
+from detrame.experiments.robustness.tables import Row as FoolingRow
+from detrame.training import Recipe
+from tests.experiments.test_report import Page
+
+ROOT = Path(__file__).parents[2]
+SECTIONS = ["networks", "accuracy", "claims", "parameters", "controls", "curves", "time", "departures", "again"]
+
+
+def store(
+    folder: Path, recipe: Recipe, last: float, *, table: str = "accuracy", timing: dict[str, float] | None = None
+) -> None:
+    """A result as `detrame reproduce TABLE` would store it."""
+    path = folder / table / f"{result_name(recipe)}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scores = {"last": last, "best": last, "best_epoch": 1, "validation": None, "parameters": 1, "seconds": 1.0}
+    environment = {"hardware": "a machine", "torch": "2.0", "commit": "0123456789"}
+    history = [last * (1 - 0.5 / (epoch + 1)) for epoch in range(recipe.epochs - 1)] + [last]
+    document = {
+        "recipe": dataclasses.asdict(recipe),
+        "environment": environment,
+        "scores": scores,
+        "test_accuracy": history,
+        "timing": timing or {},
+    }
+    path.write_text(json.dumps(document))
+
+
+def store_cell(folder: Path, model: str, dataset: str, relu: float, qmetric: float, seeds: int = 1) -> None:
+    for seed in range(seeds):
+        store(folder, default_recipe(model, dataset, activation="relu", seed=seed), relu + 0.1 * seed)
+        store(folder, default_recipe(model, dataset, activation="qmetric", seed=seed), qmetric + 0.1 * seed)
+
+
+def findings(folder: Path, claim: str) -> dict[str, Finding]:
+    (found,) = [one.findings for one in judged(Evidence.read(folder)) if one.name == claim]
+    return {finding.where: finding for finding in found}
+
+
+def timed(evidence: Evidence, **ratios: float) -> Evidence:
+    """As if some networks had been measured, Q-Metric taking so many times as long as ReLU."""
+    measured: dict[str, Any] = {
+        "step_ms": 2.0,
+        "operations_ratio": 3.9,
+        "hardware": "NVIDIA H200",
+        "train_s": 300.0,
+        "test_s_per_image": 1e-5,
+    }
+    rows = [
+        dataclasses.replace(row, ratio=ratios[row.model], **measured) if row.model in ratios else row
+        for row in evidence.timing
+    ]
+    return dataclasses.replace(evidence, timing=rows)
+
+
+@pytest.fixture(scope="session")
+def nothing(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return Evidence.read(tmp_path_factory.mktemp("nothing"))
+
+
+@pytest.fixture(scope="session")
+def as_printed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results that are the paper's own figures, in every cell."""
+    folder = tmp_path_factory.mktemp("as_printed")
+    for model, dataset in cells():
+        cell = paper.tables()["accuracy"][model][dataset]
+        store_cell(folder, model, dataset, cell["relu"], cell["qmetric"])
+    return folder
+
+
+# Claims
+
+
+def test_every_claim_of_the_paper_has_a_judge() -> None:
+    assert set(CLAIMS) == set(paper.tables()["claims"])
+
+
+def test_what_is_in_print_stands_beside_what_the_tables_give(nothing: Evidence) -> None:
+    printed = {claim.name: claim.findings[0].paper for claim in judged(nothing)}
+    assert printed["plainnet_median_gain"] == "+3.99 (its table +4.13), +5.11, +0.45"
+    assert printed["ddl_test_speed"] == "100 times (its table 267)"
+    assert printed["wider_gains_more"] == "+0.00 to +0.04, +0.13 to +0.14, +0.10 to +0.06"
+    assert printed["fooling_rate_halved"].startswith("18.03 to 6.78 %, ")
+
+
+def test_without_results_only_what_takes_none_is_judged(nothing: Evidence) -> None:
+    for claim in judged(nothing):
+        for finding in claim.findings:
+            untested = finding.found.verdict is Verdict.UNTESTED
+            assert untested == (claim.name != "ddl_parameters")
+
+
+@pytest.mark.parametrize(
+    ("gain", "printed", "verdict"),
+    [
+        (Gain(3.0, 0.2), Gain(3.1, 0.1), Verdict.HOLDS),
+        (Gain(9.0, 0.2), Gain(3.1, 0.1), Verdict.HOLDS),
+        (Gain(2.0, 0.2), Gain(3.1, 0.1), Verdict.PARTLY),
+        (Gain(0.3, 0.2), Gain(0.1, 0.1), Verdict.CHANCE),
+        (Gain(-0.3, 0.2), Gain(0.1, 0.1), Verdict.CHANCE),
+        (Gain(-0.5, 0.2), Gain(0.1, 0.1), Verdict.FAILS),
+        (Gain(0.1, 0.0), Gain(0.1, 0.0), Verdict.HOLDS),
+        (Gain(0.0, 0.0), Gain(0.1, 0.0), Verdict.CHANCE),
+    ],
+)
+def test_gains_are_weighed_against_chance_and_against_the_paper(gain: Gain, printed: Gain, verdict: Verdict) -> None:
+    assert weigh(gain, printed) is verdict
+
+
+def test_the_median_of_gains() -> None:
+    gains = [Gain(5.0, 9.0), Gain(1.0, 0.3), Gain(2.0, 0.4), Gain(0.0, 9.0)]
+    assert median_gain(gains) == Gain(1.5, 0.25)  # hypot(0.3, 0.4) / 2
+    assert median_gain(gains[:3]) == Gain(2.0, 0.4)
+
+
+def test_the_paper_s_own_figures_bear_out_its_medians(as_printed: Path) -> None:
+    claims = paper.tables()["claims"]
+    for name in ("plainnet_median_gain", "plainnet_minimum_gain", "resnet_median_gain"):
+        figures = claims[name].get("own_tables", claims[name]["printed"])
+        for finding, figure in zip(findings(as_printed, name).values(), figures, strict=True):
+            assert float(finding.found.ours) == pytest.approx(figure, abs=0.011)
+            assert not finding.found.provisional
+    for finding in findings(as_printed, "plainnet_median_gain").values():
+        assert finding.found.verdict is Verdict.HOLDS
+    # With one seed, what residual networks gain is less than the spread of the paper's runs.
+    verdicts = {where: finding.found.verdict for where, finding in findings(as_printed, "resnet_median_gain").items()}
+    assert verdicts == {"CIFAR-10": Verdict.CHANCE, "CIFAR-100": Verdict.CHANCE, "SVHN": Verdict.HOLDS}
+
+
+def test_the_paper_s_own_figures_do_not_bear_out_everything_it_says(as_printed: Path) -> None:
+    assert [f.found.verdict for f in findings(as_printed, "plainnet3_gain_over").values()] == [Verdict.HOLDS] * 3
+    assert findings(as_printed, "shallower_gains_more")["CIFAR-10"].found[:2] == (
+        "in 9 of 12 pairs of networks; in the paper's table in 9 of these",
+        Verdict.PARTLY,
+    )
+    assert findings(as_printed, "wider_gains_more")["SVHN"].found.verdict is Verdict.FAILS
+    assert findings(as_printed, "ddl_depth")["CIFAR-10"].found.verdict is Verdict.HOLDS
+    for finding in findings(as_printed, "same_parameters_better").values():
+        here, there = re.findall(r"in (\d+ of \d+)", finding.found.ours)
+        assert here == there
+
+
+def test_a_claim_is_judged_by_the_networks_that_have_run(tmp_path: Path) -> None:
+    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 92.0)
+    store_cell(tmp_path, "plainnet12", "cifar10", 91.0, 91.0)
+    median = findings(tmp_path, "plainnet_median_gain")
+    assert list(median) == ["CIFAR-10", "CIFAR-100, SVHN"]
+    text, verdict, provisional = median["CIFAR-10"].found
+    assert text == "+1.00 over 2 of 4 networks, where the paper's table gives +1.74"  # (2.74 + 0.75) / 2
+    # One seed each: the spread of either gain is the paper's, 0.55 and 0.60; of their mean, 0.41.
+    assert (verdict, provisional) == (Verdict.HOLDS, True)
+    assert findings(tmp_path, "plainnet_minimum_gain")["CIFAR-10"].found.verdict is Verdict.CHANCE
+
+
+def test_seeds_shrink_the_error_of_a_gain(tmp_path: Path) -> None:
+    store_cell(tmp_path, "resnet110", "cifar10", 93.5, 93.8, seeds=4)
+    assert findings(tmp_path, "resnet110_gain")["CIFAR-10"].found == ("+0.30", Verdict.HOLDS, False)
+    pair = Evidence.read(tmp_path).pair("resnet110", "cifar10")
+    assert pair
+    std = math.sqrt(sum((0.1 * seed - 0.15) ** 2 for seed in range(4)) / 3)
+    assert pair.ours.error == pytest.approx(math.sqrt(2) * std / 2)
+
+
+@pytest.mark.parametrize(("qmetric", "verdict"), [(80.0, Verdict.HOLDS), (60.0, Verdict.FAILS)])
+def test_plainnet_3(tmp_path: Path, qmetric: float, verdict: Verdict) -> None:
+    store_cell(tmp_path, "plainnet3", "svhn", 30.0, qmetric)
+    assert findings(tmp_path, "plainnet3_gain_over")["SVHN"].found.verdict is verdict
+
+
+def test_against_ddl(tmp_path: Path) -> None:
+    store_cell(tmp_path, "plainnet9", "cifar100", 66.0, 70.0, seeds=2)
+    assert findings(tmp_path, "ddl_gain_mean")["CIFAR-100"].found[:2] == ("+1.29, over 2 seeds", Verdict.HOLDS)
+    assert findings(tmp_path, "ddl_gain_best")["CIFAR-100"].found[:2] == ("+1.34, the best of 2 seeds", Verdict.PARTLY)
+
+
+def test_accuracy_at_the_same_parameters_is_read_from_the_relu_curve(tmp_path: Path) -> None:
+    store_cell(tmp_path, "plainnet3", "cifar10", 50.0, 80.0)
+    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 93.0)
+    evidence = Evidence.read(tmp_path)
+    (match,) = against_curve(evidence, "cifar10", lambda row: row.mean)  # PlainNet 9 is beyond the curve's end
+    low, at, high = (
+        math.log(evidence.parameters[model, "cifar10", activation])
+        for model, activation in (("plainnet3", "relu"), ("plainnet3", "qmetric"), ("plainnet9", "relu"))
+    )
+    assert (match.network, match.qmetric) == ("PlainNet 3", 80.0)
+    assert match.relu == pytest.approx(50 + 40 * (at - low) / (high - low))
+    assert match.above
+
+
+def test_controls_are_compared_at_the_same_parameters(tmp_path: Path) -> None:
+    groups = contenders("resnet20")
+    store(tmp_path, groups[None][1], 92.5)
+    assert not list(against_controls(Evidence.read(tmp_path), "cifar10"))
+    store(tmp_path, groups["parameters"][0], 93.5)
+    (match,) = against_controls(Evidence.read(tmp_path), "cifar10")
+    assert match == ("ResNet 20 and its control", 92.5, 93.5)
+    assert not match.above
+    found = findings(tmp_path, "same_parameters_better")["CIFAR-10"].found
+    assert found.ours.startswith("above in 0 of 1 comparisons; in the paper's own table in 3 of 7")
+    assert found.verdict is Verdict.FAILS
+
+
+def test_times_are_judged(nothing: Evidence) -> None:
+    found = {claim.name: claim.findings[0].found for claim in judged(timed(nothing, plainnet12=2.4, resnet8=1.2))}
+    assert found["training_time"] == ("median 1.80, at most twice for 1 of 2 networks", Verdict.HOLDS, True)
+    assert found["ddl_test_speed"] == ("9,400 times, on NVIDIA H200", Verdict.HOLDS, False)
+    assert found["ddl_train_time"] == ("0.022 of it, on NVIDIA H200", Verdict.HOLDS, False)  # 300 / 50000 / 0.2784
+
+
+def test_against_our_own_ddl(tmp_path: Path) -> None:
+    seconds = {"train_s_per_image_and_epoch": 1e-3, "test_s_per_image": 0.5}
+    store(tmp_path, ddl.recipe_of("ddl", "cifar10"), 80.0, table="ddl", timing=seconds)
+    seconds = {"train_s_per_image_and_epoch": 1e-4, "test_s_per_image": 0.001}
+    store(tmp_path, ddl.recipe_of("qmetric", "cifar10", epochs=10), 70.0, table="ddl", timing=seconds)
+    assert Evidence.read(tmp_path).dictionaries("cifar10") is None, "of different lengths"
+    store(tmp_path, ddl.recipe_of("qmetric", "cifar10"), 85.0, table="ddl", timing=seconds)
+    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 94.0)
+    own = "by 9 layers of our own DDL on a machine"
+    assert findings(tmp_path, "ddl_test_speed")["CIFAR-10"].found == (f"500 times, {own}", Verdict.HOLDS, False)
+    assert findings(tmp_path, "ddl_train_time")["CIFAR-10"].found == (f"0.1 of it, {own}", Verdict.HOLDS, False)
+    text = findings(tmp_path, "ddl_gain_mean")["CIFAR-10"].found.ours
+    assert text == "+0.96, over 1 seed; over our own DDL, 20 epochs each, +5.00"
+
+
+def fooled(model: str, activation: str, mean: float, **changes: Any) -> FoolingRow:
+    fields: dict[str, Any] = {field.name: None for field in dataclasses.fields(FoolingRow)}
+    fields |= {"model": model, "dataset": "cifar10", "activation": activation, "unit": "pixels", "mean": mean}
+    return FoolingRow(**(fields | changes))
+
+
+def test_fooling_rates_are_judged_at_either_reading_of_the_radius(nothing: Evidence) -> None:
+    rows = [fooled("wideresnet16_8", "relu", 20.0, attack="uap", paper=18.03)]
+
+    def found(*more: FoolingRow) -> Found:
+        (claim,) = [
+            claim
+            for claim in judged(dataclasses.replace(nothing, fooling=[*rows, *more]))
+            if claim.name == "fooling_rate_halved"
+        ]
+        return claim.findings[0].found
+
+    halved = fooled("wideresnet16_8", "qmetric", 9.0, attack="uap", paper=6.78)
+    assert found().verdict is Verdict.UNTESTED
+    assert found(halved) == ("20.00 to 9.00 %, radius in pixels", Verdict.HOLDS, False)
+    assert found(dataclasses.replace(halved, mean=11.0)).verdict is Verdict.FAILS
+    assert found(dataclasses.replace(halved, paper=None)).verdict is Verdict.UNTESTED
+
+
+def test_noise_is_judged_order_by_order(nothing: Evidence) -> None:
+    def strengths(model: str, activation: str, *means: float) -> list[FoolingRow]:
+        return [fooled(model, activation, mean, attack="noise", noise_ratio=0.1 * i) for i, mean in enumerate(means)]
+
+    rows = [
+        *strengths("resnet56", "relu", 10.0, 20.0, 30.0),
+        *strengths("resnet56", "qmetric", 11.0, 19.0, 29.0),
+        *strengths("plainnet9", "relu", 1.0, 2.0, 3.0),
+        *strengths("plainnet9", "qmetric", 1.5, 2.5, 3.5),
+    ]
+    (claim,) = [c for c in judged(dataclasses.replace(nothing, fooling=rows)) if c.name == "noise"]
+    assert claim.findings[0].found == (
+        "ResNet 56 above its Q-Metric version at 2 of 3 strengths; "
+        "PlainNet 9 below its Q-Metric version at 3 of 3 strengths",
+        Verdict.PARTLY,
+        True,
+    )
+
+
+# The page
+
+
+def parsed(html: str, tmp_path: Path) -> Page:
+    path = tmp_path / "page.html"
+    path.write_text(html, encoding="utf-8")
+    return Page(path)
+
+
+def lines(html: str) -> list[str]:
+    """The rows of all tables, as text."""
+    return [" ".join(re.sub("<.*?>", " ", row).split()) for row in re.findall(r"<tr>.*?</tr>", html, re.DOTALL)]
+
+
+@pytest.fixture(params=["nothing", "as_printed"])
+def any_page(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Page]:
+    source = request.getfixturevalue(request.param)
+    html = page(source) if isinstance(source, Evidence) else build(source)
+    return html, parsed(html, tmp_path)
+
+
+def test_the_page_is_whole_whatever_has_run(any_page: tuple[str, Page]) -> None:
+    html, found = any_page
+    assert [name for name in found.ids if name in SECTIONS] == SECTIONS
+    assert len(found.ids) == len(set(found.ids))
+    assert found.addresses == [], "the page needs no other file"
+    assert not {"script", "link", "iframe", "img"} & set(found.tags)
+    assert "nan" not in html
+    assert all(attributes.get("scope") for tag, attributes in found.attributes if tag == "th")
+    drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    for drawing in drawings:
+        assert ElementTree.fromstring(drawing).get("aria-label")
+    for claim in CLAIMS.values():
+        assert claim[0] in found.text
+
+
+def test_a_page_without_results_says_so(nothing: Evidence, tmp_path: Path) -> None:
+    found = parsed(page(nothing), tmp_path)
+    assert "None of the paper's 58 accuracies has been run yet." in found.text
+    assert "No network has run with both activations yet." in found.text
+    assert "Not run yet on this data set: PlainNet 3, PlainNet 6" in found.text
+    assert "Ours are not measured yet" in found.text
+
+
+def test_a_page_of_all_results_shows_each(as_printed: Path, tmp_path: Path) -> None:
+    html = build(as_printed)
+    found = parsed(html, tmp_path)
+    assert "58 of the paper's 58 accuracies run again: 40 reproduced and 18 no spread to judge by." in found.text
+    assert html.count('<th scope="rowgroup" rowspan="2">') >= 29
+    titles = [attributes["aria-label"] or "" for tag, attributes in found.attributes if tag == "svg"]
+    assert sum(title.startswith("Test accuracy against epochs") for title in titles) == 29
+    assert sum(title.startswith("Accuracy against parameters") for title in titles) == 6
+    assert "Not run yet" not in found.text
+    assert "a machine" in found.text
+    assert "0123456" in found.text
+
+
+def test_who_is_ahead_is_said_with_what_is_beyond_chance(tmp_path: Path) -> None:
+    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 93.0)
+    store_cell(tmp_path, "resnet8", "svhn", 96.0, 97.0)  # without a spread
+    store_cell(tmp_path, "resnet20", "cifar10", 92.1, 92.2)
+    store_cell(tmp_path, "resnet56", "cifar10", 93.5, 93.4)
+    said = ahead(Evidence.read(tmp_path))
+    assert said.startswith("Q-Metric is ahead of ReLU in 3 of 4 networks run with both, in 1 by more than two standard")
+    assert "behind" not in said
+    store_cell(tmp_path, "resnet8", "cifar10", 89.0, 86.0)
+    assert ahead(Evidence.read(tmp_path)).endswith("; in 1 it is behind by as much.")
+
+
+def test_a_cell_is_shown_as_it_is(tmp_path: Path) -> None:
+    store(tmp_path, default_recipe("resnet8", "cifar10", activation="relu"), 87.0)
+    store(tmp_path, default_recipe("resnet8", "cifar10", activation="relu", seed=1), 88.0)
+    html = build(tmp_path)
+    assert f"ResNet 8 ReLU {DASH} 87.36 ± 0.34 87.50 ± 0.71 +0.14 2 ✓ reproduced +1.77 {DASH}" in lines(html)
+    assert f"Q-Metric 3 89.13 ± 0.23 {DASH} {DASH} 0 ○ not run" in lines(html)
+    assert "2 of full length, seeds 0, 1" in html
+
+
+def test_the_controls_have_their_section_and_their_curve(tmp_path: Path) -> None:
+    groups = contenders("resnet20")
+    for recipe, last in zip([*groups[None], *groups["parameters"]], (92.0, 92.5, 93.0), strict=True):
+        store(tmp_path, recipe, last)
+    html = build(tmp_path)
+    assert "ReLU, widened to the parameters of Q-Metric 1.242 0.42M 63M 93.00 1 +0.50" in lines(html)
+    assert "CIFAR-10 ResNet 20 and its control 92.50 93.00 \N{MINUS SIGN}0.50" in lines(html)
+    assert "ResNet 20 with ReLU, widened" in html
+
+
+def test_times_are_shown_beside_the_paper_s(nothing: Evidence) -> None:
+    html = page(timed(nothing, plainnet12=2.4))
+    assert "we on NVIDIA H200" in html
+    assert "PlainNet 12 ReLU 4,088 300 212 10 2.00 1.96 2.40 3.90" in lines(html)
+    assert "Q-Metric 8,023 300 352 10 2.00" in lines(html)
+    assert f"ResNet 8 ReLU 3,152 {DASH} 176 {DASH} {DASH} 1.26 {DASH} {DASH}" in lines(html)
+
+
+def test_names_in_print() -> None:
+    assert [model_name(model) for model in ("plainnet12", "resnet8", "wideresnet16_4")] == [
+        "PlainNet 12",
+        "ResNet 8",
+        "WideResNet 16-4",
+    ]
+    assert models("resnet", dataset="svhn") == ["resnet8", "resnet20", "resnet56"]
+
+
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "page.html"
+    results = str(tmp_path / "results")
+    assert cli.run(["reproduce", "page", "--out", str(out), "--results", results]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert out.read_text(encoding="utf-8") == build(tmp_path / "results")
+    assert cli.run(["reproduce", "page", "--out", str(tmp_path), "--results", results]) == 1
+    assert "is a folder: name the page to write" in capsys.readouterr().err
+
+
+def test_the_page_in_the_repository_is_that_of_the_stored_results() -> None:
+    committed = (ROOT / "docs" / "reproduction.html").read_text(encoding="utf-8")
+    assert committed == build(ROOT / "results"), "results have changed: run `detrame reproduce page`, and commit it"

@@ -1,0 +1,183 @@
+"""The fused operations against the plain ones, in float32."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import detrame
+from detrame.functional import q_metric_relu
+
+pytest.importorskip("triton", reason="needs Triton, which this PyTorch came without")
+
+from detrame.kernels import choice, convolution
+from detrame.kernels.convolution import Convolution, Shape
+from detrame.kernels.normalisation import Norm, NormReLU
+from detrame.kernels.q_metric import NormQMetric
+from detrame.training.fusion import Fused, fused
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+TOLERANCE = 1e-5
+
+
+@pytest.fixture(autouse=True)
+def float32_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernels have it: a GPU's default convolutions would be the less exact ones."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+def images(*shape: int, seed: int = 0) -> Tensor:
+    drawn = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+    return drawn.to(memory_format=torch.channels_last).requires_grad_()
+
+
+def vector(size: int, seed: int = 0) -> Tensor:
+    drawn = torch.rand(size, generator=torch.Generator().manual_seed(seed))
+    return (0.2 + 0.6 * drawn).to(DEVICE).requires_grad_()
+
+
+def compare(fast: Callable[..., Tensor], plain: Callable[..., Tensor], *inputs: Tensor | None) -> None:
+    """The same output, and the same gradients of a random functional of it."""
+    tensors = [tensor for tensor in inputs if tensor is not None]
+    results = [function(*inputs) for function in (fast, plain)]
+    weight = torch.randn_like(results[1])
+    gradients = [torch.autograd.grad((result * weight).sum(), tensors) for result in results]
+    close(results[0], results[1])
+    for ours, reference in zip(*gradients, strict=True):
+        close(ours, reference)
+
+
+def close(ours: Tensor, reference: Tensor, tolerance: float = TOLERANCE) -> None:
+    assert ours.shape == reference.shape
+    assert (ours - reference).norm() <= tolerance * reference.norm().clamp_min(1e-3)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "kernel", "stride"),
+    [(16, 16, 3, 1), (3, 20, 3, 1), (16, 32, 3, 2), (16, 32, 1, 2), (80, 10, 1, 1)],
+)
+def test_convolution(inputs: int, outputs: int, kernel: int, stride: int) -> None:
+    shape = Shape(kernel, stride, kernel // 2)
+    compare(
+        lambda x, w: Convolution.apply(x, w, shape),
+        lambda x, w: F.conv2d(x, w, stride=stride, padding=kernel // 2),
+        images(3, inputs, 8, 8),
+        images(outputs, inputs, kernel, kernel, seed=1),
+    )
+
+
+def norm(channels: int) -> Norm:
+    mean, var = torch.zeros(channels, device=DEVICE), torch.ones(channels, device=DEVICE)
+    return Norm(vector(channels), vector(channels, 1), mean, var, 0.1, 1e-5)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("channels", [10, 32])
+def test_norm(channels: int, residual: bool, relu: bool) -> None:
+    ours = norm(channels)
+    means, variances = torch.zeros(channels, device=DEVICE), torch.ones(channels, device=DEVICE)
+
+    def plain(x: Tensor, weight: Tensor, bias: Tensor, other: Tensor | None) -> Tensor:
+        out = F.batch_norm(x, means, variances, weight, bias, training=True)
+        out = out if other is None else out + other
+        return out.relu() if relu else out
+
+    other = images(3, channels, 9, 8, seed=2) if residual else None
+    x = images(3, channels, 9, 8)
+    compare(lambda *args: NormReLU.apply(*args, ours, relu), plain, x, ours.weight, ours.bias, other)
+    close(ours.running_mean, means)
+    close(ours.running_var, variances)
+
+
+def test_a_large_mean_costs_no_precision() -> None:
+    ours = norm(16)
+    x = (images(4, 16, 8, 8).detach() + 1000).requires_grad_()
+    out = NormReLU.apply(x, ours.weight, ours.bias, None, ours, False)
+    reference = F.batch_norm(x.double(), None, None, ours.weight.double(), ours.bias.double(), training=True)
+    assert (out - reference).norm() < 1e-3 * reference.norm()
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4])
+@pytest.mark.parametrize("few", [True, False], ids=["tiles", "library"])
+def test_norm_and_q_metric_relu(kernel: int, iterations: int, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not few:
+        monkeypatch.setattr(convolution, "FEW", 0)
+    ours = norm(16)
+    coupling = (0.1 * images(16, 16, kernel, kernel, seed=3).detach()).requires_grad_()
+
+    def fast(x: Tensor, weight: Tensor, bias: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor) -> Tensor:
+        return NormQMetric.apply(x, weight, bias, coupling, gain, threshold, ours, iterations)
+
+    def plain(x: Tensor, weight: Tensor, bias: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor) -> Tensor:
+        z = F.batch_norm(x, None, None, weight, bias, training=True)
+        return q_metric_relu(z, coupling, gain, threshold, iterations)
+
+    compare(fast, plain, images(3, 16, 6, 6), ours.weight, ours.bias, coupling, vector(16, 2), vector(16, 4))
+
+
+def network(name: str, **options: Any) -> nn.Module:
+    torch.manual_seed(0)
+    net = detrame.create_model(name, **options).to(DEVICE).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    for module in net.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    for coupling in (p for name, p in net.named_parameters() if "coupling" in name):
+        nn.init.normal_(coupling, std=0.05)
+    return net.train()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "activation"), [("plainnet3", "qmetric"), ("resnet8", "qmetric"), ("wideresnet10_1", "relu")]
+)
+def test_whole_networks(name: str, activation: str) -> None:
+    net = network(name, activation=activation, width=0.2)
+    twin = copy.deepcopy(net)
+    x, labels = torch.rand(3, 3, 4, 4, device=DEVICE), torch.tensor([0, 1, 2], device=DEVICE)
+    for model in (Fused(net, torch.float32), twin):
+        F.cross_entropy(model(x), labels).backward()
+    for (where, ours), reference in zip(net.named_parameters(), twin.parameters(), strict=True):
+        assert ours.grad is not None, where
+        assert reference.grad is not None
+        close(ours.grad, reference.grad, 10 * TOLERANCE)
+    for buffer, other in zip(net.buffers(), twin.buffers(), strict=True):
+        close(buffer.float(), other.float(), 10 * TOLERANCE)
+
+
+def test_every_layer_of_the_papers_networks_is_fused() -> None:
+    for name in detrame.list_models():
+        graph = Fused(network(name, activation="qmetric"), torch.float32).graph
+        left = {type(module).__name__ for module in graph.modules() if not list(module.children())}
+        used = {
+            type(graph.get_submodule(str(node.target))).__name__
+            for node in graph.graph.nodes
+            if node.op == "call_module"
+        }
+        assert left
+        assert not used & {"Conv2d", "BatchNorm2d", "QMetricReLU", "ReLU"}, name
+
+
+def test_what_cannot_be_fused_stays_as_it_is() -> None:
+    class Branching(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x if x.sum() > 0 else -x
+
+    for model in (Branching(), nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), network("plainnet3", norm=None)):
+        assert fused(model, torch.float32) is model
+
+
+def test_the_faster_candidate_is_taken_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"slow": 2.0, "fast": 1.0}
+    monkeypatch.setattr(choice, "_microseconds", lambda candidate: times[candidate()])
+    monkeypatch.setattr(choice, "_chosen", {})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choice.fastest("key", [lambda: "slow", lambda: "fast"]) == "fast"
+    times["fast"] = 3.0
+    assert choice.fastest("key", [lambda: "slow", lambda: "fast"]) == "fast"
+    assert choice.chosen() == {"key": 1}
