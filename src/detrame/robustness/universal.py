@@ -90,8 +90,8 @@ def batched(
 ) -> Crafted:
     r"""The same with `step_images` images a step, whose increments are added up before the projection.
 
-    :math:`v \leftarrow P(v + \sum_i \Delta_i)`: what many images share outweighs what is particular to one, so that the
-    perturbation fools more than the sequential one, and takes far less time.
+    :math:`v \leftarrow P(v + \sum_i \Delta_i)`: what many images share outweighs what is particular to one, and the
+    network works on batches, which takes far less time.
 
     Args:
         model, images, balls, seeds, target, overshoot, passes, on_pass: as in :func:`sequential`.

@@ -11,11 +11,12 @@ from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Models, Resul
 from detrame.cli.show import print_document, print_robustness
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
-    from detrame.experiments.robustness import Measured, Network, Settings
+    from detrame.experiments.robustness import Measured, Network
 
 Runs = Annotated[Path, typer.Option(help="Where `detrame reproduce accuracy` trained the networks.")]
 Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation, or one draw of noise, for each.")]
 Images = Annotated[int, typer.Option(help="Test images to measure on.")]
+Out = Annotated[Path | None, typer.Option(help="Also write a page with curves and pictures.")]
 
 
 def uap(
@@ -30,6 +31,7 @@ def uap(
     dry_run: DryRun = False,
     show: Show = False,
     results: Results = Path("results"),
+    out: Out = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -41,13 +43,20 @@ def uap(
 
         detrame reproduce uap --show
 
-        detrame reproduce uap --models plainnet9 --dataset cifar10 --crafting 1000 --images 1000
+        detrame reproduce uap --models plainnet9 --dataset cifar10 --crafting 1000 --images 1000 --out uap.html
     """
-    from detrame.experiments.robustness import Settings
-    from detrame.experiments.robustness.tables import UAP
+    from detrame.experiments.robustness import Settings, tables
 
     settings = Settings(crafting=crafting, images=images, seeds=tuple(numbers("--seeds", seeds)), passes=passes)
-    _reproduce(UAP, dataset, names(models), settings, runs, budget, dry_run, show, results, device, as_json)
+    chosen = names(models)
+    if not show:
+        networks = _trained(dataset, chosen, runs)
+        if dry_run:
+            _list(tables.missing(networks, tables.UAP, settings, results), as_json)
+            return
+        tell = None if as_json else _tell
+        tables.run_missing(networks, tables.UAP, settings, results, device=device, minutes=budget, on_result=tell)
+    _show(tables.UAP, dataset, chosen, results, out, as_json)
 
 
 def noise(
@@ -60,6 +69,7 @@ def noise(
     dry_run: DryRun = False,
     show: Show = False,
     results: Results = Path("results"),
+    out: Out = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -67,62 +77,66 @@ def noise(
 
     Example: detrame reproduce noise --models plainnet9,resnet20 --dataset cifar10 --images 1000
     """
-    from detrame.experiments.robustness import Settings
+    from detrame.experiments.robustness import Settings, tables
 
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
-    _reproduce(("noise",), dataset, names(models), settings, runs, budget, dry_run, show, results, device, as_json)
-
-
-def _reproduce(
-    attacks: tuple[str, ...],
-    dataset: str | None,
-    models: list[str] | None,
-    settings: "Settings",
-    runs: Path,
-    budget: float | None,
-    dry_run: bool,
-    show: bool,
-    results: Path,
-    device: str,
-    as_json: bool,
-) -> None:
-    from detrame.experiments.robustness import tables, trained
-    from detrame.experiments.robustness.stored import stored
-
-    cases = tables.cases(dataset, models, runs)
+    chosen = names(models)
     if not show:
-        found = {case: trained(*case, runs) for case in cases}
-        networks = [network for network in found.values() if network is not None]
-        for (model, data, activation), network in found.items():
-            if network is None:
-                hint = f"detrame reproduce accuracy --dataset {data} --models {model}"
-                print(f"{model} {activation} on {data} is not trained: `{hint}` trains it", file=sys.stderr)
+        networks = _trained(dataset, chosen, runs)
         if dry_run:
-            _list_missing(tables.missing(networks, attacks, settings, results), as_json)
+            _list(tables.missing(networks, tables.NOISE, settings, results), as_json)
             return
-        tables.run_missing(
-            networks, attacks, settings, results, device=device, minutes=budget, on_result=None if as_json else _tell
-        )
-    measurements = [one for attack in attacks for one in stored(results, attack)]
-    rows = tables.rows(
-        one
-        for one in measurements
-        if one.dataset == (dataset or one.dataset) and (models is None or one.model in models)
-    )
-    if as_json:
-        print_document([row.document() for row in rows])
-    else:
-        print_robustness(rows)
+        tell = None if as_json else _tell
+        tables.run_missing(networks, tables.NOISE, settings, results, device=device, minutes=budget, on_result=tell)
+    _show(tables.NOISE, dataset, chosen, results, out, as_json)
 
 
-def _tell(measured: "Measured") -> None:
-    print(f"{measured.model} {measured.activation} on {measured.dataset}, {measured.attack}: {measured.seconds:.1f} s")
+def _trained(dataset: str | None, models: list[str] | None, runs: Path) -> "list[Network]":
+    """The networks that are there; a line on stderr names each that is not."""
+    from detrame.experiments.robustness import tables, trained
+
+    found = []
+    for model, data, activation in tables.cases(dataset, models, runs):
+        if network := trained(model, data, activation, runs):
+            found.append(network)
+        else:
+            hint = f"detrame reproduce accuracy --dataset {data} --models {model}"
+            print(f"{model} {activation} on {data} is not trained: `{hint}` trains it", file=sys.stderr)
+    return found
 
 
-def _list_missing(left: "list[tuple[Network, str]]", as_json: bool) -> None:
+def _list(left: "list[tuple[Network, str]]", as_json: bool) -> None:
     if as_json:
         print_document([{"network": network.label, "data": network.recipe.dataset, "attack": a} for network, a in left])
         return
     for network, attack in left:
         print(f"{network.label} on {network.recipe.dataset}, from {network.source}: {attack}")
     print(f"{len(left)} measurements are missing")
+
+
+def _tell(measured: "Measured") -> None:
+    print(f"{measured.model} {measured.activation} on {measured.dataset}, {measured.attack}: {measured.seconds:.1f} s")
+
+
+def _show(
+    attacks: tuple[str, ...],
+    dataset: str | None,
+    models: list[str] | None,
+    results: Path,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    from detrame.experiments.reproduce import cells
+    from detrame.experiments.robustness import page, tables
+    from detrame.experiments.robustness.stored import stored
+
+    wanted = set(cells(dataset, models))
+    found = [one for name in attacks for one in stored(results, name) if (one.model, one.dataset) in wanted]
+    if out is not None:
+        page.write(found, out)
+    if as_json:
+        print_document([row.document() for row in tables.rows(found)])
+        return
+    print_robustness(tables.rows(found))
+    if out is not None:
+        print(out)

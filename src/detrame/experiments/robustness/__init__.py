@@ -1,6 +1,19 @@
 """Trained networks under attack: what is measured, where it is stored, and what the paper claims."""
 
+from detrame.experiments.robustness import page, tables
 from detrame.experiments.robustness.measure import ATTACKS, Bench, Figure, Measured, Settings
 from detrame.experiments.robustness.networks import Network, named, trained, twin
 
-__all__ = ["ATTACKS", "Bench", "Figure", "Measured", "Network", "Settings", "named", "trained", "twin"]
+__all__ = [
+    "ATTACKS",
+    "Bench",
+    "Figure",
+    "Measured",
+    "Network",
+    "Settings",
+    "named",
+    "page",
+    "tables",
+    "trained",
+    "twin",
+]

@@ -101,7 +101,7 @@ class Measured:
     """A network under one attack.
 
     Attributes:
-        model, dataset, activation, iterations, source: the network.
+        model, dataset, split_seed, activation, iterations, source: the network and its images.
         attack: its name.
         clean: accuracy on the unchanged test images, in percent.
         figures: one for each strength and seed.
@@ -113,6 +113,7 @@ class Measured:
 
     model: str
     dataset: str
+    split_seed: int
     activation: str
     iterations: int
     source: str
@@ -206,6 +207,7 @@ class Bench:
         return Measured(
             model=recipe.model,
             dataset=recipe.dataset,
+            split_seed=recipe.split_seed,
             activation=recipe.activation,
             iterations=recipe.iterations,
             source=self.network.source,

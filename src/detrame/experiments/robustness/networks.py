@@ -70,15 +70,15 @@ def named(name: str) -> list[Network]:
     """The networks that `name` stands for: those of the runs in a folder, or one of the package."""
     if Path(name).is_dir():
         return [Network(run.recipe, str(run.path), run) for run in find(name)]
-    model, colon, activation = name.partition(":")
-    if not colon:
+    packaged = {_short(file): file for file in pretrained_names()}
+    if ":" not in name:
         raise Failure(
             f"{name} is neither a folder of runs nor a trained network of the package, as plainnet9:qmetric "
-            f"(there are {', '.join(_packaged())})"
+            f"(there are {', '.join(packaged)})"
         )
-    if name not in _packaged():
-        raise unknown("trained network", name, _packaged())
-    return [_from_package(model, activation, "cifar10")]
+    if name not in packaged:
+        raise unknown("trained network", name, packaged)
+    return [_from_package(*packaged[name].split("-"))]
 
 
 def trained(model: str, dataset: str, activation: str, runs: Path) -> Network | None:
@@ -97,6 +97,6 @@ def _from_package(model: str, activation: str, dataset: str) -> Network:
     return Network(default_recipe(model, dataset).replace(**metadata["recipe"]), PACKAGE)
 
 
-def _packaged() -> list[str]:
-    """The networks of the package, as a user names them."""
-    return [":".join(name.split("-")[:2]) for name in pretrained_names()]
+def _short(file: str) -> str:
+    """A network of the package as a user names it: the data set is said unless it is CIFAR-10."""
+    return file.replace("-", ":").removesuffix(":cifar10")

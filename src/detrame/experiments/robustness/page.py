@@ -83,7 +83,7 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
         title=f"{', '.join(_distinct(map(_label, measurements)))} on {', '.join(datasets)}",
         facts=_facts(measurements),
         charts=charts,
-        rows=[(row, NAMES.get(row.attack, row.attack)) for row in rows(measurements)],
+        rows=rows(measurements),
         galleries=[gallery for one in measurements if (gallery := _gallery(one))],
         style=chart_style + style,
     )
@@ -109,7 +109,7 @@ def _facts(measurements: Sequence[Measured]) -> list[tuple[str, str]]:
         ("Seeds", "; ".join(_distinct(", ".join(map(str, s.seeds)) for s in settings))),
         ("Networks from", "; ".join(_distinct(m.source for m in measurements))),
         ("Hardware", "; ".join(_distinct(place["hardware"] for place in places))),
-        ("Commit", "; ".join(_distinct(str(place["commit"]) for place in places))),
+        ("Commit", "; ".join(_distinct(str(place["commit"])[:12] for place in places))),
     ]
 
 
@@ -119,7 +119,7 @@ def _charts(measurements: Sequence[Measured], dataset: str) -> Iterable[Chart]:
     for attack in _distinct(measured.attack for measured in here):
         under = [measured for measured in here if measured.attack == attack]
         for unit in _distinct(f.unit for m in under for f in m.figures) if attack == "noise" else [None]:
-            name = NAMES.get(attack, f"Gaussian noise, energy relative to the {unit} image")
+            name = NAMES.get(attack, f"Gaussian noise relative to the image, {unit}")
             x_label = "noise ratio rho, dB" if attack == "noise" else "radius in pixels, 1/255"
             for score, y_label in (("fooling", "predictions changed, %"), ("accuracy", "accuracy, %")):
                 series = [_series(measured, unit, score) for measured in under]
@@ -155,7 +155,7 @@ def _gallery(measured: Measured) -> Gallery | None:
         return None
     radii = rows([measured])
     place = len(radii) // 2
-    dataset = load_dataset(measured.dataset)
+    dataset = load_dataset(measured.dataset, split_seed=measured.split_seed)
     pairs = [
         _pair(dataset, one.image, measured.perturbations[place], (one.before, one.after))
         for one in measured.changed

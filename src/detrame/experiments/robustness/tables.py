@@ -15,7 +15,7 @@ from detrame.experiments.robustness.stored import path_of, read, store
 from detrame.experiments.spread import Spread
 from detrame.robustness import UNITS, Ball
 
-UAP = ("uap", "uap-gradient")
+UAP, NOISE = ("uap", "uap-gradient"), ("noise",)
 RADII = tuple(grey / 255 for grey in (1, 2, 4, 6, 8, 10))  # in pixels, beside the paper's xi in either unit
 NOISE_RATIOS = tuple(10 ** (decibel / 10) for decibel in (-40, -35, -30, -25, -20, -15, -10))
 # The networks of the paper's row and of its two figures; of residual ones, the deepest that is trained.
@@ -54,10 +54,11 @@ class Row:
 
     @property
     def strength(self) -> str:
-        """A radius in both units, or the noise ratio with its own."""
+        """A radius in pixels and in normalised units, or the noise ratio with its own unit."""
         if self.radius is None or self.pixels is None:
             return f"rho {self.noise_ratio:.3g} of {self.unit}"
-        return f"{255 * self.pixels:.4g}/255 px = {self.normalised:.3g} norm., L{self.norm}"
+        two = f"{255 * self.pixels:.4g}/255, {self.normalised:.3g} norm."
+        return two if self.norm == "inf" else f"{two}, L{self.norm}"
 
     def document(self) -> dict[str, Any]:
         """The row as a JSON object: with a radius or with a noise_ratio, never both."""

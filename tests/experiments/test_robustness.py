@@ -1,0 +1,304 @@
+"""Trained networks under attack, from the command line to the page: small real runs on digits."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from detrame import cli
+from detrame.errors import Failure
+from detrame.experiments import paper
+from detrame.experiments.results import result_name
+from detrame.experiments.robustness import (
+    Bench,
+    Measured,
+    Network,
+    Settings,
+    measure,
+    named,
+    networks,
+    page,
+    tables,
+    trained,
+    twin,
+)
+from detrame.experiments.robustness.measure import Figure
+from detrame.experiments.robustness.stored import path_of, read, store, stored
+from detrame.inference import accuracy, fooling_rate
+from detrame.models import pretrained_names
+from detrame.robustness.trust import checks
+from detrame.training import Run, train
+from tests.training import tiny
+
+SMALL = Settings(crafting=60, images=80, seeds=(0, 1), passes=2)
+OPTIONS = ["--crafting", "60", "--images", "80", "--passes", "1", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def network(runs: dict[str, list[Run]]) -> Network:
+    return named(str(runs["qmetric"][0].path))[0]
+
+
+@pytest.fixture(scope="module")
+def measured(network: Network) -> Measured:
+    balls = [network.ball(radius, unit) for radius, unit in ((0.05, "pixels"), (0.3, "pixels"), (0.5, "normalised"))]
+    return Bench(network, SMALL, "cpu").attack("uap-gradient", balls)
+
+
+def test_scores_have_one_definition() -> None:
+    before, after = torch.eye(4), torch.eye(4)[[0, 1, 3, 2]]
+    assert fooling_rate(before, after) == 50
+    assert accuracy(after, torch.arange(4)) == 50
+
+
+def test_networks_by_name(runs: dict[str, list[Run]], tmp_path: Path) -> None:
+    (packaged,) = named("resnet8:qmetric")
+    assert (packaged.recipe.model, packaged.recipe.activation, packaged.recipe.dataset) == (
+        "resnet8",
+        "qmetric",
+        "cifar10",
+    )
+    assert packaged.label == "resnet8 qmetric"
+    assert len(named(str(runs["relu"][0].path.parent))) == 5
+    with pytest.raises(ValueError, match="unknown trained network 'resnet9:relu': did you mean 'resnet8:relu'"):
+        named("resnet9:relu")
+    with pytest.raises(Failure, match="nowhere is neither a folder of runs nor a trained network of the package"):
+        named("nowhere")
+
+
+def test_the_run_of_the_paper_s_recipe_comes_before_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = trained("resnet8", "cifar10", "relu", tmp_path)
+    assert found is not None
+    assert found.source == "the package"
+    assert trained("wideresnet16_8", "cifar10", "relu", tmp_path) is None
+    recipe = tiny(epochs=1, normalise=False)
+    monkeypatch.setattr(networks, "default_recipe", lambda model, dataset, activation: recipe)
+    assert trained("plainnet3", "digits", "qmetric", tmp_path) is None
+    train(recipe, tmp_path / result_name(recipe), device="cpu")
+    found = trained("plainnet3", "digits", "qmetric", tmp_path)
+    assert found is not None
+    assert found.source == str(tmp_path / result_name(recipe))
+    assert found.normalisation == ((0.0,), (1.0,))  # its units are pixels
+
+
+def test_the_twin_is_the_relu_network_of_the_same_kind() -> None:
+    qmetric, relu, other = (named(name)[0] for name in ("resnet8:qmetric", "resnet8:relu", "resnet20:relu"))
+    assert twin(qmetric, [qmetric, other, relu]) is relu
+    assert twin(relu, [qmetric, relu]) is None
+
+
+def test_a_network_s_own_normalisation_is_its_unit(network: Network) -> None:
+    mean, std = network.normalisation
+    assert mean == pytest.approx(network.dataset.mean)
+    assert std == pytest.approx(network.dataset.std)
+    assert network.ball(0.5, "normalised").pixels == pytest.approx(0.5 * std[0])
+
+
+def test_larger_radii_fool_more_and_leave_less(measured: Measured) -> None:
+    assert [(figure.radius, figure.seed) for figure in measured.figures][:3] == [(0.05, 0), (0.05, 1), (0.3, 0)]
+    weak, strong, _ = tables.rows([measured])
+    assert weak.mean < strong.mean
+    assert strong.accuracy < weak.accuracy <= measured.clean
+    assert (strong.n, strong.paper) == (2, None)
+    assert measured.perturbations is not None
+    assert measured.perturbations[1].abs().max() <= 0.3 + 1e-6
+    for place, image, before, after in measured.changed:
+        assert before != after
+        assert place in (0, 1, 2)
+        assert image < 898
+
+
+def test_a_measurement_comes_back_whole(measured: Measured, tmp_path: Path) -> None:
+    path = store(measured, tmp_path)
+    assert path == tmp_path / "robustness" / "uap-gradient" / "digits" / "plainnet3-qmetric.json"
+    (again,) = stored(tmp_path, "uap-gradient")
+    assert again == measured
+    assert again.perturbations is not None
+    assert measured.perturbations is not None
+    assert torch.allclose(again.perturbations, measured.perturbations, atol=1e-3)
+    path.with_suffix(".safetensors").unlink()
+    assert read(path).perturbations is None
+    path.write_text("{}")
+    with pytest.raises(Failure, match="is not a measurement"):
+        read(path)
+
+
+def test_noise_in_both_units(network: Network) -> None:
+    found = Bench(network, SMALL, "cpu").noise([0.0, 0.5], ["pixels", "normalised"])
+    rows = tables.rows([found])
+    assert [(row.unit, row.noise_ratio) for row in rows] == [
+        (unit, ratio) for unit in ("pixels", "normalised") for ratio in (0.0, 0.5)
+    ]
+    assert rows[0].mean == rows[2].mean == 0
+    assert rows[1].mean > 0
+    assert "radius" not in rows[0].document()
+    assert rows[1].strength == "rho 0.5 of pixels"
+
+
+def figures(measured: Measured, attack: str, radius: float, unit: str, norm: str = "inf") -> Measured:
+    changes: dict[str, Any] = {"model": "wideresnet16_8", "dataset": "cifar10", "attack": attack}
+    figure = Figure(unit, 0, 10.0, 90.0, radius, norm, radius, radius)
+    return Measured(**(vars(measured) | changes | {"figures": [figure]}))
+
+
+def test_the_paper_s_row_at_both_readings_of_its_radius(measured: Measured) -> None:
+    cases = [
+        ("uap", 0.05, "pixels"),
+        ("uap", 0.05, "normalised"),
+        ("uap", 0.04, "pixels"),
+        ("uap-gradient", 0.05, "pixels"),
+    ]
+    rows = tables.rows(figures(measured, *case) for case in cases)
+    assert [(row.paper, row.paper_std) for row in rows] == [(6.78, 0.73), (6.78, 0.73), (None, None), (None, None)]
+    (other,) = tables.rows([figures(measured, "uap", 0.05, "pixels", "2")])
+    assert other.paper is None
+    keys = {"model", "dataset", "activation", "radius", "paper", "mean", "std", "n"}
+    assert keys <= set(rows[0].document())
+
+
+def test_which_networks_the_paper_s_figures_take(tmp_path: Path) -> None:
+    assert ("resnet20", "cifar10", "relu") in tables.cases(None, None, tmp_path)  # the deepest that is trained
+    assert {model for model, *_ in tables.cases("svhn", None, tmp_path)} == {"wideresnet16_8"}
+    assert tables.cases("cifar10", ["resnet8"], tmp_path) == [("resnet8", "cifar10", a) for a in ("relu", "qmetric")]
+    with pytest.raises(ValueError, match="did you mean 'cifar10'"):
+        tables.cases("cifar1", None, tmp_path)
+
+
+def test_the_radii_of_a_network() -> None:
+    (network,) = named("resnet8:relu")
+    balls = tables.balls(network)
+    assert len(tables.RADII) >= 6
+    assert [(ball.radius, ball.unit) for ball in balls[-2:]] == [(0.05, "pixels"), (0.05, "normalised")]
+    assert balls[-1].pixels == pytest.approx(3.2 / 255, rel=0.01)
+    assert balls[-2].pixels == pytest.approx(12.75 / 255)
+
+
+@pytest.fixture
+def on_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: dict[str, list[Run]]) -> Path:
+    """The paper's tables, as if they were about the small runs on digits."""
+    monkeypatch.chdir(tmp_path)
+    cell = {"relu": 90.0, "qmetric": 91.0, "iterations": 2}
+    xi = {"xi": 0.1, "relu": 18.0, "qmetric": 7.0}
+    table = {"accuracy": {"plainnet3": {"digits": cell}}, "uap": {"wideresnet16_8": {"digits": xi}}}
+    monkeypatch.setattr(paper, "tables", lambda: table)
+    networks = {activation: named(str(runs[activation][0].path))[0] for activation in ("relu", "qmetric")}
+
+    def found(model: str, dataset: str, activation: str, folder: Path) -> Network | None:
+        return networks[activation] if model == "plainnet3" else None
+
+    for module in ("detrame.experiments.robustness", "detrame.experiments.robustness.tables"):
+        monkeypatch.setattr(f"{module}.trained", found)
+    monkeypatch.setattr(tables, "RADII", (0.05,))
+    monkeypatch.setattr(tables, "NOISE_RATIOS", (0.01, 0.1))
+    monkeypatch.setattr(tables, "FIGURES", {"digits": ("plainnet3", "wideresnet16_8")})
+    return tmp_path
+
+
+def test_reproduce_uap(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--seeds", "0,1", *OPTIONS]
+    assert cli.run(["reproduce", "uap", "--budget", "0", *options]) == 1
+    assert "stopped after 0 minutes" in capsys.readouterr().err
+    assert cli.run(["reproduce", "uap", "--dry-run", *options]) == 0
+    captured = capsys.readouterr()
+    assert "4 measurements are missing" in captured.out
+    assert "wideresnet16_8 relu on digits is not trained: `detrame reproduce accuracy" in captured.err
+    assert cli.run(["reproduce", "uap", "--out", "uap.html", *options]) == 0
+    out = capsys.readouterr().out
+    assert "plainnet3 qmetric on digits, uap-gradient:" in out
+    assert Path("uap.html").exists()
+    assert cli.run(["reproduce", "uap", "--dry-run", "--json", *options]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert cli.run(["reproduce", "uap", "--show", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 2 * 2 * 3
+    assert {(row["attack"], row["n"]) for row in rows} == {("uap", 2), ("uap-gradient", 2)}
+    keys = {"model", "dataset", "activation", "radius", "unit", "paper", "mean", "std", "n"}
+    assert all(keys <= set(row) and row["paper"] is None for row in rows)
+    assert cli.run(["reproduce", "uap", "--show", "--models", "plainnet6", "--json"]) == 2
+
+
+def test_other_settings_are_another_measurement(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["reproduce", "noise", "--images", "50", "--seeds", "0", "--device", "cpu"]) == 0
+    assert "rho 0.01 of pixels" in capsys.readouterr().out
+    for images, left in (("50", 0), ("60", 2)):
+        assert cli.run(["reproduce", "noise", "--images", images, "--seeds", "0", "--dry-run"]) == 0
+        assert f"{left} measurements are missing" in capsys.readouterr().out
+    assert cli.run(["reproduce", "noise", "--show", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["noise_ratio"] for row in rows} == {0.01, 0.1}
+    assert path_of(Path("results"), "noise", "digits", "plainnet3", "relu").exists()
+
+
+def test_attack_several_networks_side_by_side(
+    runs: dict[str, list[Run]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(runs[activation][0].path) for activation in ("relu", "qmetric")]
+    out = tmp_path / "page.html"
+    strength = ["--radius", "0.1,4/16", "--unit", "pixels", "--noise", "0.1"]
+    assert cli.run(["attack", *paths, *strength, "--seeds", "0,1", "--out", str(out), *OPTIONS]) == 0
+    text = capsys.readouterr().out
+    assert "plainnet3 qmetric" in text
+    assert "63.75/255, " in text
+    assert text.splitlines()[-1] == str(out)
+    html = out.read_text()
+    assert html.count("<svg") == 6
+    assert "Perturbation of radius 25.5/255" in html
+    assert len(list((tmp_path / "page_figures").glob("*.svg"))) == 6
+    assert cli.run(["attack", paths[0], *strength, "--attacks", "uap-sequential", "--json", *OPTIONS]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["attack"] for one in document["measured"]] == ["uap-sequential", "noise"]
+
+
+def test_attack_each_image_and_check(
+    runs: dict[str, list[Run]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(measure, "checks", partial(checks, queries=20))
+    paths = [str(runs[activation][0].path) for activation in ("relu", "qmetric")]
+    arguments = ["attack", *paths, "--radius", "0.05", "--unit", "pixels", "--attacks", "pgd", "--check"]
+    assert cli.run([*arguments, "--images", "8", "--device", "cpu"]) == 0
+    text = capsys.readouterr().out
+    assert "plainnet3 relu: " in text
+    assert "an attack on the twin is no better" in text
+    assert "through 4 iterations" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--radius", "8/255"], "--radius needs its unit: --unit pixels for pixels in [0, 1]"),
+        (["--noise", "0.1"], "--noise needs its unit"),
+        ([], "how strong an attack? give --radius"),
+        (["--radius", "8/0", "--unit", "pixels"], "--radius takes numbers or fractions"),
+        (["--radius", "0.1", "--unit", "px"], "unknown unit of a radius 'px'"),
+        (["--radius", "0.1", "--unit", "pixels", "--norm", "1"], "unknown norm '1': choose from inf, 2"),
+        (["--radius", "0.1", "--unit", "pixels", "--attacks", "uap,pdg"], "unknown attack 'pdg': did you mean 'pgd'"),
+        (["--radius", "0.1", "--unit", "pixels", "--seeds", "0,0"], "each seed makes one perturbation"),
+        (["--radius", "0.1", "--unit", "pixels", "--images", "0"], "images must be at least 1"),
+        (["--radius", "0.1", "--unit", "pixels", "--target", "0"], "target must be a percentage"),
+        (["--radius", "0.1", "--unit", "pixels", "--overshoot", "-1"], "overshoot must be at least 0"),
+        (["--noise", "-1", "--unit", "pixels"], "noise_ratio must be a number >= 0"),
+    ],
+)
+def test_wrong_arguments(
+    runs: dict[str, list[Run]], arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["attack", str(runs["relu"][0].path), *arguments]) == 2
+    captured = capsys.readouterr()
+    assert complaint in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_page_needs_something_to_show_and_a_place(measured: Measured, tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="nothing measured yet"):
+        page.write([], tmp_path / "page.html")
+    with pytest.raises(Failure, match="is a folder: name the page"):
+        page.write([measured], tmp_path)
+
+
+def test_the_package_has_the_networks_that_examples_name() -> None:
+    assert {"plainnet9-relu-cifar10", "plainnet9-qmetric-cifar10", "resnet8-qmetric-cifar10"} <= set(pretrained_names())

@@ -1,0 +1,104 @@
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from detrame import QMetricReLU
+from detrame.errors import Failure
+from detrame.inference import accuracy, predict
+from detrame.robustness import PER_IMAGE, Ball, autoattack, pgd, square
+from detrame.robustness.trust import Check, checks, iterated, verdict
+from tests.robustness import PIXELS, Linear, pictures
+
+
+class Hidden(nn.Module):
+    """A network whose logits are so far apart that the cross-entropy has no gradient left."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = 1e6 * self.model(images)
+        return logits
+
+
+@pytest.mark.parametrize("norm", ["inf", "2"])
+@pytest.mark.parametrize("name", PER_IMAGE)
+def test_attacks_stay_in_the_ball_and_fool_a_linear_network(name: str, norm: str) -> None:
+    model, images = Linear(), pictures(4)
+    labels = predict(model, images).argmax(1)
+    radius = 0.3 if norm == "inf" else 1.2  # beyond the nearest boundary of every image
+    options = {"queries": 100} if name == "square" else {}
+    found = PER_IMAGE[name](model, images, labels, Ball(radius, "pixels", norm), **options)
+    moved = torch.linalg.vector_norm((found - images).flatten(1), float(norm), dim=1)
+    assert moved.max() <= radius * (1 + 1e-5)
+    assert found.min() >= 0
+    assert found.max() <= 1
+    assert accuracy(predict(model, found), labels) == 0
+
+
+def test_what_the_ball_does_not_reach_is_not_fooled() -> None:
+    model, images = Linear(), pictures(4)
+    labels = predict(model, images).argmax(1)
+    assert accuracy(predict(model, pgd(model, images, labels, Ball(1e-4, "pixels"))), labels) == 100
+
+
+def test_seeds_decide_and_the_global_generator_is_left_alone() -> None:
+    model, images = Linear(), pictures(4)
+    labels = predict(model, images).argmax(1)
+    state = torch.get_rng_state()
+    first, again, other = (pgd(model, images, labels, Ball(0.1, "pixels", "2"), seed=s, steps=2) for s in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_wrong_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = pictures(2), torch.zeros(2, dtype=torch.int64)
+    ball = Ball(0.1, "pixels")
+    with pytest.raises(ValueError, match="take a radius in pixels"):
+        pgd(Linear(), images, labels, Ball(0.1, "normalised", std=(0.2, 0.2)))
+    with pytest.raises(ValueError, match="outputs probabilities"):
+        square(nn.Sequential(Linear(), nn.Softmax(1)), images, labels, ball)
+    few = nn.Sequential(nn.Flatten(), nn.Linear(PIXELS, 3))
+    with pytest.raises(ValueError, match="AutoAttack needs at least 4 classes, the network has 3"):
+        autoattack(few, images, labels, ball)
+    monkeypatch.setitem(sys.modules, "foolbox", None)
+    with pytest.raises(Failure, match=r"foolbox is not installed: `pip install 'detrame\[attacks\]'` brings it"):
+        pgd(Linear(), images, labels, ball)
+
+
+def test_an_honest_network_passes_every_check() -> None:
+    model, images = Linear(), pictures(20)
+    labels = predict(model, images).argmax(1)
+    found = checks(model, images, labels, Ball(0.02, "pixels"), twin=Linear(seed=1), queries=50)
+    assert [check.holds for check in found] == [True] * 4
+    assert verdict(found).startswith("All 4 checks hold")
+    assert str(found[0]).startswith("holds: an attack without gradients is no better (PGD, 40 steps ")
+
+
+def test_hidden_gradients_are_found_out() -> None:
+    model, images = Linear(), pictures(20)
+    labels = predict(model, images).argmax(1)
+    found = checks(Hidden(model), images, labels, Ball(0.1, "pixels", "2"), twin=model, queries=50)
+    failed = {check.name for check in found if not check.holds}
+    assert "an attack on the twin is no better" in failed
+    assert "a radius large enough leaves nothing" in failed
+    assert verdict(found).startswith("Not to be trusted: it does not hold that ")
+
+
+def test_attacks_go_through_fewer_and_more_iterations() -> None:
+    activation = QMetricReLU(2, kernel_size=3, iterations=2, init="random")
+    model = nn.Sequential(activation, Linear()).eval()
+    images = pictures(6)
+    labels = predict(model, images).argmax(1)
+    found = checks(model, images, labels, Ball(0.02, "pixels"), queries=5)
+    assert [check.name for check in found[3:]] == [
+        f"an attack through {count} iterations is no better" for count in (1, 4)
+    ]
+    assert activation.iterations == 2
+    more = iterated(model, 4)
+    assert not torch.equal(more(images), model(images))
+    assert isinstance(found[0], Check)

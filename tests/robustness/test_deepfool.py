@@ -1,0 +1,56 @@
+import pytest
+import torch
+from torch import nn
+
+from detrame.robustness.deepfool import BEYOND, deepfool, nearest_classes
+from tests.robustness import CLASSES, PIXELS, Linear, pictures
+
+
+def test_a_linear_network_is_fooled_in_one_step_of_known_length() -> None:
+    network, images = Linear().eval(), pictures()
+    logits = network(images).detach()
+    found, fooled = deepfool(network, images, nearest_classes(logits, CLASSES), overshoot=0.02)
+    assert fooled.all()
+    assert (network(images + found).argmax(1) != logits.argmax(1)).all()
+    weight = network.layer.weight.detach()
+    for image, perturbation, values in zip(images, found, logits, strict=True):
+        own = int(values.argmax())
+        ways = [
+            (values[own] - values[other] + BEYOND) / (weight[other] - weight[own]).norm()
+            for other in range(CLASSES)
+            if other != own
+        ]
+        assert perturbation.norm() == pytest.approx(1.02 * min(ways).item(), rel=1e-4)
+        assert perturbation.shape == image.shape
+
+
+def test_few_candidates_find_no_shorter_way() -> None:
+    network, images = Linear().eval(), pictures()
+    network.layer.weight.data[2] *= 5  # so steep that its boundary is near even where its logit is low
+    logits = network(images).detach()
+    lengths = [
+        deepfool(network, images, nearest_classes(logits, count))[0].flatten(1).norm(dim=1) for count in (2, CLASSES)
+    ]
+    assert (lengths[0] >= lengths[1] - 1e-6).all()
+    assert (lengths[0] > lengths[1] + 1e-3).any()
+
+
+def test_a_flat_network_is_not_fooled_and_nothing_breaks() -> None:
+    last = nn.Linear(PIXELS, 3).requires_grad_(False)
+    last.weight.zero_()
+    network = nn.Sequential(nn.Flatten(), last)
+    images = pictures(3)
+    found, fooled = deepfool(network, images, nearest_classes(network(images), 3))
+    assert not fooled.any()
+    assert not found.any()
+
+
+def test_no_image_is_no_work() -> None:
+    network = Linear().eval()
+    found, fooled = deepfool(network, pictures()[:0], torch.zeros(0, 2, dtype=torch.int64))
+    assert (len(found), len(fooled)) == (0, 0)
+
+
+def test_one_candidate_is_no_choice() -> None:
+    with pytest.raises(ValueError, match="candidates must be at least 2, got 1"):
+        nearest_classes(torch.randn(2, 3), 1)
