@@ -162,7 +162,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["trian"], 2, "Did you mean 'train'"),
     (["train"], 2, "which network? name one of `detrame models`"),
     (["train", "plainet3"], 2, "unknown model 'plainet3': did you mean 'plainnet3'"),
-    (["train", "plainnet5"], 2, "PlainNet has 3, 6, 9, 12 layers, got 5"),
+    (["train", "plainnet5"], 2, "PlainNet has 3, 6, 9, 12 or more layers, got 5"),
     (["train", "resnet9"], 2, "6n + 2 layers"),
     (["train", "plainnet3", "--dataset", "digit"], 2, "unknown data set 'digit': did you mean 'digits'"),
     (["train", "plainnet3", "--dataset", "cifar10"], 1, "type `detrame data get cifar10`"),

@@ -108,6 +108,7 @@ def test_zero_codes_full_codes_zero_atoms_and_empty_batches() -> None:
     torch.testing.assert_close(full, torch.full_like(full, 0.45))
     with_zero = torch.cat([dictionary, torch.zeros(8, 1, dtype=torch.float64)], 1)
     assert not linear_layer(with_zero, damping=0.0)(x)[:, 5].any()
+    assert not linear_layer(0 * dictionary, damping=0.0)(x).any()
     for shape in ((0, 8), (3, 0, 8)):
         layer = linear_layer(dictionary)
         code = layer(torch.zeros(shape, dtype=torch.float64))
@@ -136,6 +137,15 @@ def test_a_sample_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
     assert residual.max() > active_set.TOLERANCE
     assert code.isfinite().all()
     assert code.min() >= 0
+
+
+def test_large_batches_are_solved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, dictionary = coding_problem(50, 8, 12)
+    layer = linear_layer(dictionary)
+    whole = layer(x)
+    monkeypatch.setattr(active_set, "_LARGEST_PART", 100)
+    monkeypatch.setattr(active_set, "_CHUNK", {"cpu": 64})
+    torch.testing.assert_close(layer(x), whole, atol=1e-12, rtol=0)
 
 
 def test_the_norm_is_bounded_from_above_and_closely() -> None:
@@ -233,6 +243,17 @@ def test_float32_and_autocast() -> None:
         DictionaryLinear(3, 4)(torch.zeros(2, 3).half())
 
 
+def test_the_minimiser_knows_no_autocast() -> None:
+    x, dictionary = coding_problem(20, 12, 20, dtype=torch.float32)
+    hessian, target = dictionary.T @ dictionary, (x @ dictionary - 0.1).requires_grad_()
+    code = nonnegative_minimiser(hessian, target)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        same = nonnegative_minimiser(hessian.requires_grad_(), target)
+        (gradient,) = torch.autograd.grad(same.sum(), hessian, retain_graph=True)
+    torch.testing.assert_close(same, code, atol=0, rtol=0)
+    torch.testing.assert_close(gradient, torch.autograd.grad(same.sum(), hessian)[0], atol=0, rtol=0)
+
+
 def test_atoms_start_with_unit_norm() -> None:
     channels_last = DictionaryConv2d(2, 9, 3).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     channels_last.reset_parameters()
@@ -294,13 +315,13 @@ def test_what_is_seen_of_a_layer() -> None:
     )
 
 
-def test_the_active_set_is_one_of_the_methods() -> None:
+def test_codes_are_those_of_the_iterative_solvers() -> None:
     x, dictionary = coding_problem(30, 16, 24)
-    solutions = [prox.sparse_code(x, dictionary, 0.1, 0.05, method=method) for method in ("active_set", "fista")]
-    assert all(solution.converged for solution in solutions)
-    torch.testing.assert_close(solutions[0].code, solutions[1].code, atol=1e-8, rtol=0)
-    with pytest.raises(ValueError, match="active_set needs a dense or block-diagonal metric, take fista"):
-        prox.prox(torch.ones(1, 1, 8), torch.tensor([[[0.1, 1.0, 0.1]]]), 0.1, method="active_set")
+    shift = 0.1 * torch.randn(24, dtype=torch.float64)
+    layer = linear_layer(dictionary, sparsity=0.1, damping=0.05, learned=["shift"])
+    layer.shift.data.copy_(shift)
+    solution = prox.sparse_code(x, dictionary, 0.1, 0.05, linear=shift, tolerance=1e-13)
+    torch.testing.assert_close(layer(x).detach(), solution.code, atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["ddl3", "ddl6", "ddl9", "ddl12", "ddl15"])

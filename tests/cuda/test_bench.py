@@ -23,9 +23,6 @@ def test_steps_are_replays_and_leave_the_device_busy() -> None:
         assert one.peak_mib is not None
         assert one.peak_mib > 10
         assert 0 < one.ceiling_share < 1
-    assert found.qmetric.peak_mib is not None
-    assert found.relu.peak_mib is not None
-    assert found.qmetric.peak_mib > found.relu.peak_mib
     assert found.ceilings.tflops > 1
     assert found.environment["device"] == "cuda"
 

@@ -113,7 +113,8 @@ def test_the_data_set_is_left_as_it_was() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_sees_the_same_batches() -> None:
     split = images(50)
-    on = [Batches(s, 8, seed=1, crop_padding=2, flip=True, mean=MEAN).epoch(3) for s in (split, split.to("cuda"))]
+    both = [Batches(s, 8, seed=1, crop_padding=2, flip=True, mean=MEAN) for s in (split, split.to("cuda"))]
+    on = [batches.epoch(3, as_float=False) for batches in both]
     for (x, y), (a, b) in zip(*on, strict=True):
         assert torch.equal(x, a.cpu())
         assert torch.equal(y, b.cpu())

@@ -20,7 +20,7 @@ ESTIMATORS = [
     DeTraMeClassifier(),
     AnalysisClassifier(),
     SynthesisClassifier(max_iter=2),
-    TaskDrivenClassifier(max_iter=25, learning_rate=0.1),
+    TaskDrivenClassifier(max_iter=12, learning_rate=0.2),
 ]
 
 

@@ -69,6 +69,7 @@ def small_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(controls, "default_recipe", quick)
 
 
+@pytest.mark.slow
 def test_the_command_trains_what_is_missing_and_shows_it(
     small_networks: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,23 +11,18 @@ from xml.etree import ElementTree
 import pytest
 
 from detrame import cli
-from detrame.experiments import default_recipe, paper
+from detrame.experiments import ddl, default_recipe, paper
 from detrame.experiments.controls import contenders
 from detrame.experiments.reproduce import cells
 from detrame.experiments.reproduction import build, page
-from detrame.experiments.reproduction.claims import (
-    CLAIMS,
-    Finding,
-    Verdict,
-    against_controls,
-    against_curve,
-    judged,
-    median_gain,
-    weigh,
-)
+from detrame.experiments.reproduction.claims import CLAIMS, judged
 from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name, models
+from detrame.experiments.reproduction.matches import against_controls, against_curve
 from detrame.experiments.reproduction.tables import DASH
+from detrame.experiments.reproduction.verdicts import Finding, Found, Verdict, median_gain, weigh
+from detrame.experiments.reproduction.wording import ahead
 from detrame.experiments.results import result_name
+from detrame.experiments.robustness.tables import Row as FoolingRow
 from detrame.training import Recipe
 from tests.experiments.test_report import Page
 
@@ -35,9 +30,11 @@ ROOT = Path(__file__).parents[2]
 SECTIONS = ["networks", "accuracy", "claims", "parameters", "controls", "curves", "time", "departures", "again"]
 
 
-def store(folder: Path, recipe: Recipe, last: float) -> None:
-    """A result as `detrame reproduce accuracy` would store it."""
-    path = folder / "accuracy" / f"{result_name(recipe)}.json"
+def store(
+    folder: Path, recipe: Recipe, last: float, *, table: str = "accuracy", timing: dict[str, float] | None = None
+) -> None:
+    """A result as `detrame reproduce TABLE` would store it."""
+    path = folder / table / f"{result_name(recipe)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     scores = {"last": last, "best": last, "best_epoch": 1, "validation": None, "parameters": 1, "seconds": 1.0}
     environment = {"hardware": "a machine", "torch": "2.0", "commit": "0123456789"}
@@ -47,6 +44,7 @@ def store(folder: Path, recipe: Recipe, last: float) -> None:
         "environment": environment,
         "scores": scores,
         "test_accuracy": history,
+        "timing": timing or {},
     }
     path.write_text(json.dumps(document))
 
@@ -98,6 +96,14 @@ def as_printed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_claim_of_the_paper_has_a_judge() -> None:
     assert set(CLAIMS) == set(paper.tables()["claims"])
+
+
+def test_what_is_in_print_stands_beside_what_the_tables_give(nothing: Evidence) -> None:
+    printed = {claim.name: claim.findings[0].paper for claim in judged(nothing)}
+    assert printed["plainnet_median_gain"] == "+3.99 (its table +4.13), +5.11, +0.45"
+    assert printed["ddl_test_speed"] == "100 times (its table 267)"
+    assert printed["wider_gains_more"] == "+0.00 to +0.04, +0.13 to +0.14, +0.10 to +0.06"
+    assert printed["fooling_rate_halved"].startswith("18.03 to 6.78 %, ")
 
 
 def test_without_results_only_what_takes_none_is_judged(nothing: Evidence) -> None:
@@ -224,6 +230,64 @@ def test_times_are_judged(nothing: Evidence) -> None:
     assert found["ddl_train_time"] == ("0.022 of it, on NVIDIA H200", Verdict.HOLDS, False)  # 300 / 50000 / 0.2784
 
 
+def test_against_our_own_ddl(tmp_path: Path) -> None:
+    seconds = {"train_s_per_image_and_epoch": 1e-3, "test_s_per_image": 0.5}
+    store(tmp_path, ddl.recipe_of("ddl", "cifar10"), 80.0, table="ddl", timing=seconds)
+    seconds = {"train_s_per_image_and_epoch": 1e-4, "test_s_per_image": 0.001}
+    store(tmp_path, ddl.recipe_of("qmetric", "cifar10", epochs=10), 70.0, table="ddl", timing=seconds)
+    assert Evidence.read(tmp_path).dictionaries("cifar10") is None, "of different lengths"
+    store(tmp_path, ddl.recipe_of("qmetric", "cifar10"), 85.0, table="ddl", timing=seconds)
+    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 94.0)
+    own = "by 9 layers of our own DDL on a machine"
+    assert findings(tmp_path, "ddl_test_speed")["CIFAR-10"].found == (f"500 times, {own}", Verdict.HOLDS, False)
+    assert findings(tmp_path, "ddl_train_time")["CIFAR-10"].found == (f"0.1 of it, {own}", Verdict.HOLDS, False)
+    text = findings(tmp_path, "ddl_gain_mean")["CIFAR-10"].found.ours
+    assert text == "+0.96, over 1 seed; over our own DDL, 20 epochs each, +5.00"
+
+
+def fooled(model: str, activation: str, mean: float, **changes: Any) -> FoolingRow:
+    fields: dict[str, Any] = {field.name: None for field in dataclasses.fields(FoolingRow)}
+    fields |= {"model": model, "dataset": "cifar10", "activation": activation, "unit": "pixels", "mean": mean}
+    return FoolingRow(**(fields | changes))
+
+
+def test_fooling_rates_are_judged_at_either_reading_of_the_radius(nothing: Evidence) -> None:
+    rows = [fooled("wideresnet16_8", "relu", 20.0, attack="uap", paper=18.03)]
+
+    def found(*more: FoolingRow) -> Found:
+        (claim,) = [
+            claim
+            for claim in judged(dataclasses.replace(nothing, fooling=[*rows, *more]))
+            if claim.name == "fooling_rate_halved"
+        ]
+        return claim.findings[0].found
+
+    halved = fooled("wideresnet16_8", "qmetric", 9.0, attack="uap", paper=6.78)
+    assert found().verdict is Verdict.UNTESTED
+    assert found(halved) == ("20.00 to 9.00 %, radius in pixels", Verdict.HOLDS, False)
+    assert found(dataclasses.replace(halved, mean=11.0)).verdict is Verdict.FAILS
+    assert found(dataclasses.replace(halved, paper=None)).verdict is Verdict.UNTESTED
+
+
+def test_noise_is_judged_order_by_order(nothing: Evidence) -> None:
+    def strengths(model: str, activation: str, *means: float) -> list[FoolingRow]:
+        return [fooled(model, activation, mean, attack="noise", noise_ratio=0.1 * i) for i, mean in enumerate(means)]
+
+    rows = [
+        *strengths("resnet56", "relu", 10.0, 20.0, 30.0),
+        *strengths("resnet56", "qmetric", 11.0, 19.0, 29.0),
+        *strengths("plainnet9", "relu", 1.0, 2.0, 3.0),
+        *strengths("plainnet9", "qmetric", 1.5, 2.5, 3.5),
+    ]
+    (claim,) = [c for c in judged(dataclasses.replace(nothing, fooling=rows)) if c.name == "noise"]
+    assert claim.findings[0].found == (
+        "ResNet 56 above its Q-Metric version at 2 of 3 strengths; "
+        "PlainNet 9 below its Q-Metric version at 3 of 3 strengths",
+        Verdict.PARTLY,
+        True,
+    )
+
+
 # The page
 
 
@@ -279,6 +343,18 @@ def test_a_page_of_all_results_shows_each(as_printed: Path, tmp_path: Path) -> N
     assert "Not run yet" not in found.text
     assert "a machine" in found.text
     assert "0123456" in found.text
+
+
+def test_who_is_ahead_is_said_with_what_is_beyond_chance(tmp_path: Path) -> None:
+    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 93.0)
+    store_cell(tmp_path, "resnet8", "svhn", 96.0, 97.0)  # without a spread
+    store_cell(tmp_path, "resnet20", "cifar10", 92.1, 92.2)
+    store_cell(tmp_path, "resnet56", "cifar10", 93.5, 93.4)
+    said = ahead(Evidence.read(tmp_path))
+    assert said.startswith("Q-Metric is ahead of ReLU in 3 of 4 networks run with both, in 1 by more than two standard")
+    assert "behind" not in said
+    store_cell(tmp_path, "resnet8", "cifar10", 89.0, 86.0)
+    assert ahead(Evidence.read(tmp_path)).endswith("; in 1 it is behind by as much.")
 
 
 def test_a_cell_is_shown_as_it_is(tmp_path: Path) -> None:

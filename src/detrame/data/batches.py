@@ -72,10 +72,11 @@ class Batches:
             flip=self._flip,
         )
 
-    def epoch(self, epoch: int, *, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+    def epoch(self, epoch: int, *, start: int = 0, as_float: bool = True) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the batches of an epoch from step `start` on: float images ``(B, C, H, W)`` in [0, 1], labels ``(B,)``.
 
-        Those from step k on are the same whether or not the ones before were asked for.
+        Those from step k on are the same whether or not the ones before were asked for. Without `as_float` the images
+        stay 8-bit, which is less to copy for who can take them so.
         """
         plan = self.plan(epoch).to(self._split.images.device)
         height, width = self._split.images.shape[2:]
@@ -83,4 +84,4 @@ class Batches:
         labels = self._split.labels[plan.order]
         for step in range(start, len(self)):
             batch = slice(step * self._batch_size, (step + 1) * self._batch_size)
-            yield images[batch].float().div_(255), labels[batch]
+            yield images[batch].float().div_(255) if as_float else images[batch], labels[batch]

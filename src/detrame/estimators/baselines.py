@@ -84,6 +84,9 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         """The probability of each class, ``(N, K)``; with the cross-entropy only."""
         return self._classified("predict_proba", X)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classifier_")
+
     def _classified(self, method: str, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
         codes = self._code(validate_data(self, X, dtype=np.float64, reset=False))

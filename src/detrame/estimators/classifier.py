@@ -40,7 +40,7 @@ class DeTraMeClassifier(NetworkClassifier):
             "ddl3", takes none.
         iterations: T of each Q-Metric ReLU.
         learning_rate, weight_decay: of AdamW; gain and threshold are not decayed.
-        batch_size: samples a step, or "auto": all of up to 1000 samples, otherwise 128.
+        batch_size: samples a step, or "auto": all of up to 256 samples, otherwise 128.
         max_iter: the most epochs.
         tol, n_iter_no_change: stop after so many epochs in which the best training loss (with `early_stopping`, the
             best validation accuracy) has not improved by more than `tol`.
@@ -73,12 +73,12 @@ class DeTraMeClassifier(NetworkClassifier):
 
     def __init__(
         self,
-        network: str | Sequence[int] = (64,),
+        network: str | Sequence[int] = (128,),
         *,
         network_options: dict[str, Any] | None = None,
         activation: str | None = None,
         iterations: int = 2,
-        learning_rate: float = 0.005,
+        learning_rate: float = 0.003,
         weight_decay: float = 0.01,
         batch_size: int | str = "auto",
         max_iter: int = 200,
@@ -122,23 +122,23 @@ class DeTraMeClassifier(NetworkClassifier):
         )
 
     def _check(self, X: ArrayLike, y: ArrayLike | str = "no_validation", *, reset: bool) -> Any:
-        images = isinstance(self.network, str) if reset else self.image_shape_ is not None
-        if not images:
+        if reset:
             self.image_shape_: tuple[int, ...] | None = None
+        if not (isinstance(self.network, str) if reset else self.image_shape_):
             return super()._check(X, y, reset=reset)
         checked = validate_data(self, X, y, dtype=(*FLOATS, np.uint8), allow_nd=True, ensure_2d=False, reset=reset)
         array = checked[0] if isinstance(checked, tuple) else checked
-        name = type(self).__name__
         if array.ndim != 4:
             raise ValueError(
                 f"Expected 4D array (n_samples, channels, height, width) for network={self.network!r}, "
-                f"got {array.ndim}D array instead: reshape the images, or give widths of layers, as network=(64,)"
+                f"got {array.ndim}D array instead: reshape the images, or give widths of layers, as network=(128,)"
             )
         if reset:
             self.image_shape_, self.n_features_in_ = array.shape[1:], math.prod(array.shape[1:])
         elif array.shape[1:] != self.image_shape_:
             raise ValueError(
-                f"X has images of shape {array.shape[1:]}, but {name} is expecting {self.image_shape_} as input."
+                f"X has images of shape {array.shape[1:]}, but {type(self).__name__} is expecting "
+                f"{self.image_shape_} as input."
             )
         return checked
 
@@ -172,7 +172,7 @@ class DeTraMeClassifier(NetworkClassifier):
             layers += [nn.Linear(features, width), activation(width, None)]
             features = width
         if not layers:
-            raise ValueError("network needs the width of at least one hidden layer, as (64,)")
+            raise ValueError("network needs the width of at least one hidden layer, as (128,)")
         return nn.Sequential(*layers, nn.Linear(features, classes))
 
     def _loss(self) -> Loss:

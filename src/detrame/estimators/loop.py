@@ -17,8 +17,9 @@ from detrame.estimators.losses import Loss
 from detrame.inference import as_pixels
 from detrame.modes import evaluating
 
-_SMALL = 1000  # up to so many samples, "auto" takes them all in one step
-_BATCH = 128
+_SMALL = 256  # up to so many samples, "auto" takes them all in one step;
+_BATCH = 128  # of more, so many
+_LARGE = 1000  # samples that are looked at together, without training
 
 
 class Samples(NamedTuple):
@@ -36,7 +37,7 @@ class Loop:
     Attributes:
         loss: of scores and labels, one number a sample.
         learning_rate, weight_decay: of AdamW; see :func:`detrame.parameter_groups` for what is not decayed.
-        batch_size: samples a step, or "auto": all of up to 1000 samples, otherwise 128.
+        batch_size: samples a step, or "auto": all of up to 256 samples, otherwise 128.
         max_iter: the most epochs.
         tol, n_iter_no_change: stop after so many epochs in which the best loss (or, with samples held out, the best
             accuracy on them) has not improved by more than `tol`.
@@ -129,7 +130,7 @@ class History:
 def scores(network: nn.Module, x: Tensor) -> Tensor:
     """The network's scores ``(N, K)`` of features or images, in eval mode and in the precision of its weights."""
     with evaluating(network):
-        return torch.cat([_forward(network, batch) for batch in torch.split(x, _SMALL)])
+        return torch.cat([_forward(network, batch) for batch in torch.split(x, _LARGE)])
 
 
 def _forward(network: nn.Module, x: Tensor) -> Tensor:

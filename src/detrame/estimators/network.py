@@ -163,6 +163,9 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
             handle.remove()
         return torch.cat(seen)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "network_")
+
     def __getstate__(self) -> dict[str, Any]:
         # Pickled on a GPU, it must open on a machine without.
         state: dict[str, Any] = super().__getstate__()

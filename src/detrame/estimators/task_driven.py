@@ -53,7 +53,7 @@ class TaskDrivenClassifier(NetworkClassifier):
         sparsity: float = 0.1,
         damping: float = 0.1,
         loss: str = "cross_entropy",
-        learning_rate: float = 0.005,
+        learning_rate: float = 0.003,
         weight_decay: float = 0.01,
         batch_size: int | str = "auto",
         max_iter: int = 100,

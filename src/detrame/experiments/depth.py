@@ -7,13 +7,13 @@ networks of one shape, trained by one recipe.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from detrame.errors import unknown
 from detrame.experiments.ddl import method_recipe, seedless
 from detrame.experiments.report.charts import Series, line_chart, standalone
 from detrame.experiments.report.groups import NAMES
+from detrame.experiments.report.html import chart_style
 from detrame.experiments.results import Result
 from detrame.experiments.spread import Spread
 from detrame.training import Recipe
@@ -87,7 +87,7 @@ def plot(table: Sequence[Row]) -> str:
     activations = dict.fromkeys(row.activation for row in table if row.n)
     series = [_line(NAMES[name], [row for row in table if row.activation == name]) for name in activations]
     chart = line_chart(series, title="Test accuracy against depth", x_label="layers", y_label="test accuracy, %")
-    return standalone(chart, files("detrame.experiments.report").joinpath("chart.css").read_text())
+    return standalone(chart, chart_style())
 
 
 def _line(name: str, table: Sequence[Row]) -> Series:

@@ -70,7 +70,7 @@ def _convolve(
         )
         place = (output[None, :] * (kernel * kernel) + tap) * inputs + feature[:, None]
         mask = (feature < inputs)[:, None] & (output < outputs)[None, :]
-        total = tl.dot(value, tl.load(weight + place, mask=mask, other=0), total)
+        total = tl.dot(value, tl.load(weight + place, mask=mask, other=0), total, input_precision="ieee")
     _finish(total, out, raw, threshold, row, row < rows, output, outputs, epilogue)
 
 
@@ -101,7 +101,8 @@ def _convolve_patches(
     patch = _patches(x, row, row < rows, height, width, in_height, in_width, element, inputs, kernel, stride, padding)
     size: tl.constexpr = kernel * kernel * inputs
     mask = (element < size)[:, None] & (output < outputs)[None, :]
-    total = tl.dot(patch, tl.load(weight + output[None, :] * size + element[:, None], mask=mask, other=0))
+    values = tl.load(weight + output[None, :] * size + element[:, None], mask=mask, other=0)
+    total = tl.dot(patch, values, input_precision="ieee")
     _finish(total, out, out, out, row, row < rows, output, outputs, "")
 
 
@@ -144,7 +145,7 @@ def _convolve_back(
         )
         place = (feature[:, None] * (kernel * kernel) + i * kernel + j) * outputs + output[None, :]
         mask = (feature < inputs)[:, None] & (output < outputs)[None, :]
-        total = tl.dot(value, tl.load(weight + place, mask=mask, other=0), total)
+        total = tl.dot(value, tl.load(weight + place, mask=mask, other=0), total, input_precision="ieee")
     pixel = (image * height + h) * width + w
     _finish(total, out, code, code, pixel, some, output, outputs, epilogue)
 
@@ -159,7 +160,7 @@ def _tap(total, grad, x, image, h, w, i, j, feature, inside_rows, in_height, in_
     value = tl.load(
         x + pixel[:, None] * inputs + feature[None, :], mask=inside[:, None] & (feature < inputs)[None, :], other=0
     )
-    return tl.dot(tl.trans(grad), value, total)
+    return tl.dot(tl.trans(grad), value, total, input_precision="ieee")
 
 
 @triton.jit
@@ -226,7 +227,7 @@ def _weight_gradient_patches(
         patch = _patches(
             x, row, row < stop, height, width, in_height, in_width, element, inputs, kernel, stride, padding
         )
-        total = tl.dot(tl.trans(slope), patch, total)
+        total = tl.dot(tl.trans(slope), patch, total, input_precision="ieee")
     size: tl.constexpr = kernel * kernel * inputs
     place = (tl.program_id(0) * outputs + output[:, None]) * size + element[None, :]
     tl.store(partial + place, total, mask=(output < outputs)[:, None] & (element < size)[None, :])

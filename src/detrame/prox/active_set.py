@@ -17,11 +17,12 @@ from torch.nn import functional as F
 TOLERANCE = 1e-11  # on the optimality condition, relative to a sample's largest code
 _FIRST_STEPS = 32  # of FISTA; doubled whenever it is called again
 _EXCHANGES = 4  # between two calls of FISTA
-_CALLS = 16  # of FISTA, before a sample is given up: two million steps
+_CALLS = 12  # of FISTA, before a sample is given up: a hundred thousand steps
 _SINGLE_PRECISION_CALLS = 3  # where these do not tell the support, only double precision can
 _SINGULAR = 1e-12  # the square of a pivot, for a unit diagonal, below which a system counts as singular
 _FILTER = 1e-8  # eigenvalues well below it are left out of the inverse of a singular system
 _SQUARINGS = 6  # of the matrix, for the bound on its norm
+_LARGEST_PART = 1 << 24  # codes that are solved for together: an array of them in float64 takes 128 MiB
 _CHUNK = {"cpu": 1 << 18}  # entries of the systems that are factorised at once: what fits a cache,
 _LARGEST_CHUNK = 1 << 26  # and half a gigabyte elsewhere
 
@@ -51,9 +52,9 @@ def nonnegative_minimiser(hessian: Tensor, target: Tensor) -> Tensor:
 class _Minimiser(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hessian: Tensor, target: Tensor) -> Tensor:
-        rows = target.reshape(-1, target.shape[-1])
-        code, _ = solve(hessian, rows)
-        code = code.to(target.dtype)
+        size = target.shape[-1]
+        parts = torch.split(target.reshape(-1, size), max(1, _LARGEST_PART // size))
+        code = torch.cat([solve(hessian, part)[0].to(target.dtype) for part in parts])
         ctx.save_for_backward(hessian, code)
         return code.reshape(target.shape)
 
@@ -62,10 +63,10 @@ class _Minimiser(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         hessian, code = ctx.saved_tensors
         unit, scale = _unit_diagonal(hessian)
-        right = scale * gradient.reshape(code.shape).double()
-        dual = (scale * _solve_on(code > 0, unit, right)).to(code.dtype)
-        for_hessian = -(dual.mT @ code).to(hessian.dtype)
-        return (for_hessian + for_hessian.mT) / 2, dual.reshape(gradient.shape)
+        dual = scale * _solve_on(code > 0, unit, scale * gradient.reshape(code.shape).double())
+        with torch.autocast(code.device.type, enabled=False):
+            outer = dual.to(code.dtype).mT @ code
+        return -(outer + outer.mT).to(hessian.dtype) / 2, dual.to(code.dtype).reshape(gradient.shape)
 
 
 @torch.no_grad()
@@ -89,25 +90,30 @@ def solve(hessian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         for _ in range(_EXCHANGES):
             point = torch.where(support, point, 0)
             point = point + _solve_on(support, unit, target - point @ unit)
-            better = (point + target - point @ unit).relu()  # each coordinate optimal, given the others
-            distance = (better - point).abs().amax(1) / better.amax(1).clamp_min(torch.finfo(torch.float64).tiny)
+            better, distance = _improved(point, unit, target)
             code[row], residual[row] = point.relu(), distance
             left = (distance > TOLERANCE).nonzero().flatten()
-            if len(left) < len(row):
-                row, target, guess = row[left], target[left], guess[left]
-                point, better = point[left], better[left]
-            if not len(row):
+            if not len(left):
                 return code * scale, residual
+            row, target, guess, point, better = (tensor[left] for tensor in (row, target, guess, point, better))
             support = better > 0
-    code[row] = guess
+    code[row], residual[row] = guess, _improved(guess, unit, target)[1]
     return code * scale, residual
 
 
+def _improved(code: Tensor, hessian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Every coordinate made optimal given the others, and the largest change, relative to the largest code."""
+    better = (code + target - code @ hessian).relu()
+    largest = better.amax(1).clamp_min(torch.finfo(code.dtype).tiny)
+    return better, (better - code).abs().amax(1) / largest
+
+
 def _unit_diagonal(hessian: Tensor) -> tuple[Tensor, Tensor]:
-    """``SHS`` in float64 with the diagonal 1, and the diagonal of S; an atom of no norm, coded 0, is left as it is."""
+    """``SHS`` in float64 with the diagonal 1, and the diagonal of S."""
     hessian = hessian.double()
-    diagonal = hessian.diagonal()
-    scale = torch.where(diagonal > 0, diagonal, 1.0).rsqrt()
+    # An atom of no norm, and without damping, has the code 0; a diagonal of 1 tells that as well as one of 0.
+    hessian = hessian + torch.diag((hessian.diagonal() <= 0).double())
+    scale = hessian.diagonal().rsqrt()
     return scale[:, None] * hessian * scale, scale
 
 
@@ -126,10 +132,11 @@ def _fista(hessian: Tensor, target: Tensor, code: Tensor, norm: Tensor, steps: i
     step = (torch.eye(len(hessian), dtype=hessian.dtype, device=hessian.device) - hessian / norm).to(dtype)
     scaled, code = (target / norm).to(dtype), code.to(dtype)
     ahead, t = code, 1.0
-    for _ in range(steps):
-        before, code = code, torch.addmm(scaled, ahead, step).relu_()
-        following = (1 + math.sqrt(1 + 4 * t * t)) / 2
-        ahead, t = torch.lerp(before, code, 1 + (t - 1) / following), following
+    with torch.autocast(code.device.type, enabled=False):
+        for _ in range(steps):
+            before, code = code, torch.addmm(scaled, ahead, step).relu_()
+            following = (1 + math.sqrt(1 + 4 * t * t)) / 2
+            ahead, t = torch.lerp(before, code, 1 + (t - 1) / following), following
     return code.double()
 
 
@@ -159,9 +166,9 @@ def _solve_on(support: Tensor, hessian: Tensor, right: Tensor) -> Tensor:
 
 def _solve(systems: Tensor, right: Tensor) -> Tensor:
     """``(n, s)``, the solutions of symmetric systems ``(n, s, s)`` of unit diagonal; of least norm where singular."""
-    factors, _ = torch.linalg.cholesky_ex(systems)
+    factors, failed = torch.linalg.cholesky_ex(systems)
     solved = torch.cholesky_solve(right[..., None], factors)
-    regular = (factors.diagonal(dim1=1, dim2=2).square() > _SINGULAR).all(1)  # a failed factor has other pivots, or NaN
+    regular = (failed == 0) & (factors.diagonal(dim1=1, dim2=2).square() > _SINGULAR).all(1)
     singular = (~regular).nonzero().flatten()
     if len(singular):
         # (M + eps)^-1 M (M + eps)^-1 is the inverse where eigenvalues are large, and 0 where they are 0.

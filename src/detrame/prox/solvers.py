@@ -2,7 +2,8 @@
 
 Both problems are ``min over u >= 0 of 1/2 u'Hu - g'u``: for the prox ``H = Q + beta I`` and ``g = Qz - lambda``,
 for the coding problem ``H = D'D + (alpha + beta) I`` and ``g = D'x - d - lambda``. The second never forms Q^-1, so
-that Theorem 1 can be checked by solving both.
+that Theorem 1 can be checked by solving both. These are iterations, each with its record; for many codes of one dense
+H, quickly and differentiably, there is :func:`detrame.prox.nonnegative_minimiser`.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,6 @@ from torch import Tensor
 
 from detrame import operators
 from detrame.errors import check_count, unknown
-from detrame.prox.active_set import solve
 from detrame.prox.checks import channel_values, check_floating, check_metric
 from detrame.prox.theorems import metric as dictionary_metric
 from detrame.prox.theorems import preconditioner, reparametrise
@@ -103,21 +103,11 @@ def _fista(problem: _Problem) -> Iterator[tuple[Tensor, float]]:
         yield u, residual
 
 
-def _active_set(problem: _Problem) -> Iterator[tuple[Tensor, float]]:
-    """Supports guessed, solved on and repaired, all in one go; see :mod:`detrame.prox.active_set`."""
-    target = problem.target
-    found, _ = solve(operators.ungroup(problem.hessian), target.reshape(-1, target.shape[-1]))
-    code = found.reshape(target.shape).to(target.dtype)
-    yield code, problem.residual(code, problem.gradient(code))
-
-
 METHODS: dict[str, Callable[[_Problem], Iterator[tuple[Tensor, float]]]] = {
     "fista": _fista,
     "forward_backward": _forward_backward,
     "coordinate_descent": _coordinate_descent,
-    "active_set": _active_set,
 }
-_DENSE_METHODS = ("coordinate_descent", "active_set")
 
 
 @torch.no_grad()
@@ -140,8 +130,7 @@ def prox(
         metric: Q, symmetric and positive definite, ``(C, C / groups, *kernel)``.
         sparsity: lambda >= 0, one number or one a channel ``(C,)``.
         ridge: beta >= 0.
-        method: "fista", "forward_backward", or, not for a convolution, "coordinate_descent" and "active_set" (the
-            fastest for many inputs); all reach the same code.
+        method: "fista", "forward_backward", or "coordinate_descent" (not for a convolution); all reach the same code.
         tolerance: on the KKT residual, relative to the largest code; by default eps^(2/3) of the precision.
         max_iterations: after which to return unconverged.
     """
@@ -226,8 +215,8 @@ def _per_channel(name: str, value: float | Tensor, metric: Tensor) -> Tensor:
 def _minimise(problem: _Problem, method: str, tolerance: float | None, max_iterations: int) -> Solution:
     if method not in METHODS:
         raise unknown("method", method, METHODS)
-    if method in _DENSE_METHODS and problem.hessian.ndim > 2:
-        raise ValueError(f"{method} needs a dense or block-diagonal metric, take fista for a convolution")
+    if method == "coordinate_descent" and problem.hessian.ndim > 2:
+        raise ValueError("coordinate_descent needs a dense or block-diagonal metric, take fista for a convolution")
     check_count("max_iterations", max_iterations)
     if tolerance is None:
         tolerance = torch.finfo(problem.target.dtype).eps ** (2 / 3)

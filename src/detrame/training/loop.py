@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from detrame.data import Batches, Dataset, Split, holdout
+from detrame.data import Batches, Dataset, holdout
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
 from detrame.inference import Predictor, accuracy
@@ -149,6 +149,41 @@ def pick_device(name: str) -> str:
     return name
 
 
+class Stopwatch:
+    """The seconds from its making to its stop, of what was queued between on a GPU, of the clock on a CPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._start = self._now()
+
+    def _now(self) -> Any:
+        if self._device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def stop(self) -> None:
+        """End here what is timed."""
+        self._end = self._now()
+
+    def seconds(self) -> float:
+        """The time between, once the device has come so far."""
+        if self._device.type != "cuda":
+            return self._end - self._start
+        self._end.synchronize()
+        return self._start.elapsed_time(self._end) / 1000
+
+
+@dataclasses.dataclass
+class _Taken:
+    """Steps that were taken, or queued: their losses and hits on the device, and their time."""
+
+    stopwatch: Stopwatch
+    losses: list[Tensor] = dataclasses.field(default_factory=list)
+    right: list[Tensor] = dataclasses.field(default_factory=list)
+
+
 class _Training:
     """A run under way: network, batches and progress."""
 
@@ -181,11 +216,10 @@ class _Training:
             self.model, momentum=recipe.momentum, nesterov=recipe.nesterov, weight_decay=recipe.weight_decay
         )
         self.predict = Predictor(self.model)
-        train, self.validation = dataset.train, None
+        train, self.held_out = dataset.train, [dataset.test.to(device)]
         if recipe.validation:
-            train, held = holdout(dataset.train, recipe.validation, seed=recipe.seed)
-            self.validation = held.to(device)
-        self.test = dataset.test.to(device)
+            train, validation = holdout(dataset.train, recipe.validation, seed=recipe.seed)
+            self.held_out.append(validation.to(device))
         self.batches = Batches(
             train.to(device),
             recipe.batch_size,
@@ -209,8 +243,12 @@ class _Training:
     def work(self) -> Iterator[None]:
         """Take every step that is left, pausing after each, and leave a finished run."""
         while self.progress.epoch < self.recipe.epochs:
-            yield from self._steps()
-            epoch = self._close_epoch()
+            taken = yield from self._steps()
+            logits = [self.predict(split.images) for split in self.held_out]
+            # On a GPU all this is only queued. Before anyone waits for it, those who train beside queue theirs.
+            yield
+            self._read(taken)
+            epoch = self._close_epoch(logits)
             with (self.run.path / "metrics.jsonl").open("a") as file:
                 file.write(epoch_line(epoch))
             if epoch.epoch % self.checkpoint_every == 0 or epoch.epoch == self.recipe.epochs:
@@ -219,29 +257,33 @@ class _Training:
                 self.on_epoch(self.run, epoch)
         self._leave_result()
 
-    def _steps(self) -> Iterator[None]:
+    def _steps(self) -> "Generator[None, None, _Taken]":
         """The steps of the current epoch that are left."""
         progress = self.progress
         self.step.set_lr(self.recipe.lr_at(progress.epoch))
-        start, before = time.perf_counter(), progress.seconds
-        losses: list[Tensor] = []
-        correct = torch.zeros((), dtype=torch.int64, device=self.device)
-        for images, labels in self.batches.epoch(progress.epoch, start=progress.step):
+        taken = _Taken(Stopwatch(self.device))
+        for images, labels in self.batches.epoch(progress.epoch, start=progress.step, as_float=False):
             loss, right = self.step(images, labels)
-            losses.append(loss)
-            correct += right
+            taken.losses.append(loss)
+            taken.right.append(right)
             progress.step += 1
             if self.stop.is_set():
                 break
             yield
-        # One transfer an epoch: until here the host has not waited for the device.
-        progress.losses += torch.stack(losses).tolist() if losses else []
-        progress.correct += int(correct)
-        progress.seconds = before + time.perf_counter() - start
-        self._check_losses()
+        taken.stopwatch.stop()
         if self.stop.is_set():
+            self._read(taken)
             self._checkpoint()
             raise Stopped(f"stopped in epoch {progress.epoch + 1}, after step {progress.step}, of {self.run.path}")
+        return taken
+
+    def _read(self, taken: "_Taken") -> None:
+        """Wait for the steps taken: one transfer an epoch, until which the host has not waited for the device."""
+        if taken.losses:
+            self.progress.losses += torch.stack(taken.losses).tolist()
+            self.progress.correct += int(torch.stack(taken.right).sum())
+        self.progress.seconds += taken.stopwatch.seconds()
+        self._check_losses()
 
     def _check_losses(self) -> None:
         for step, loss in enumerate(self.progress.losses, start=1):
@@ -257,15 +299,16 @@ class _Training:
                     f"{cause} (it is {lr:g}); start again with a smaller one, as --set lr={lr / 10:g}"
                 )
 
-    def _close_epoch(self) -> Epoch:
+    def _close_epoch(self, logits: Sequence[Tensor]) -> Epoch:
         progress = self.progress
+        scores = [accuracy(out, split.labels) for out, split in zip(logits, self.held_out, strict=True)]
         epoch = Epoch(
             epoch=progress.epoch + 1,
             lr=self.recipe.lr_at(progress.epoch),
             train_loss=sum(progress.losses) / len(progress.losses),
             train_accuracy=100 * progress.correct / self.images,
-            test_accuracy=_accuracy(self.predict, self.test),
-            validation_accuracy=_accuracy(self.predict, self.validation) if self.validation else None,
+            test_accuracy=scores[0],
+            validation_accuracy=scores[1] if self.recipe.validation else None,
             seconds=progress.seconds,
         )
         self.progress = Progress(epoch=progress.epoch + 1, seconds=progress.seconds)
@@ -292,10 +335,6 @@ class _Training:
         write_tensors(self.run.path / "weights.safetensors", self.model.state_dict(), metadata)
         write_text(self.run.path / "result.json", result)
         (self.run.path / "checkpoint.safetensors").unlink()
-
-
-def _accuracy(predict: Predictor, split: Split) -> float:
-    return accuracy(predict(split.images), split.labels)
 
 
 @contextmanager

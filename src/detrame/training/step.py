@@ -58,7 +58,7 @@ class Step:
             group["lr"] = self._lr if self._lr is not None else lr
 
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Step on images ``(B, C, H, W)`` in [0, 1] with labels ``(B,)``."""
+        """Step on images ``(B, C, H, W)``, 8-bit or in [0, 1], with labels ``(B,)``."""
         if not self._capture:
             return self._eager(images, labels)
         return self.graph(images, labels)(images, labels)

@@ -1,21 +1,20 @@
 """The steps as two plots: how long they take, and how Q-Metric compares with ReLU."""
 
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
 from markupsafe import Markup
 
 from detrame.experiments.bench.steps import Steps
 from detrame.experiments.report.charts import dot_chart, standalone
+from detrame.experiments.report.html import chart_style
 from detrame.training.files import write_text
 
 
 def write(networks: Sequence[Steps], into: Path) -> None:
     """Draw the steps of networks on one device as ``steps.svg`` and ``ratios.svg``."""
-    style = files("detrame.experiments.report").joinpath("chart.css").read_text()
     for name, svg in (("steps", _steps(networks)), ("ratios", _ratios(networks))):
-        write_text(into / f"{name}.svg", standalone(svg, style))
+        write_text(into / f"{name}.svg", standalone(svg, chart_style()))
 
 
 def _steps(networks: Sequence[Steps]) -> Markup:

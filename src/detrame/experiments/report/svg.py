@@ -79,3 +79,8 @@ def number(value: float) -> str:
         factor = {"1": "", "-1": "-"}.get(mantissa, f"{mantissa}·")
         return f"{factor}10{power}".replace("-", MINUS)
     return f"{value:.6g}".replace("-", MINUS)
+
+
+def signed(value: float) -> str:
+    """A difference to two decimals, with its sign, a true minus."""
+    return f"{value:+.2f}".replace("-", MINUS)

@@ -10,14 +10,22 @@ from typing import NamedTuple, Self
 
 from detrame.experiments import paper
 from detrame.experiments.controls import Control, control_rows
+from detrame.experiments.ddl import TABLE as DDL_TABLE
+from detrame.experiments.ddl import Row as DdlRow
+from detrame.experiments.ddl import rows as ddl_rows
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.reproduce import Row, accuracy_rows, by_recipe, cells, parameter_rows
 from detrame.experiments.results import Result, stored
+from detrame.experiments.robustness.stored import stored as stored_attacks
+from detrame.experiments.robustness.tables import Row as FoolingRow
+from detrame.experiments.robustness.tables import rows as fooling_rows
 from detrame.experiments.timing import Row as TimeRow
 from detrame.experiments.timing import rows as time_rows
 
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
+RESIDUAL = ("resnet", "wideresnet")
 PAPER_RUNS = 5
+DDL_METHODS = ("ddl", "qmetric")
 
 
 class Gain(NamedTuple):
@@ -68,24 +76,40 @@ class Evidence:
         rows: the cells of the accuracy table, run or not, by (model, data set, activation).
         controls: the networks of matched cost.
         timing: the time table, measured or not.
+        ddl: deep dictionary learning and DeTraMe in one shape, by one recipe.
+        fooling: what universal perturbations and noise did to the networks.
     """
 
     results: Sequence[Result]
     rows: dict[tuple[str, str, str], Row]
     controls: Sequence[Control]
     timing: Sequence[TimeRow]
+    ddl: Sequence[DdlRow]
+    fooling: Sequence[FoolingRow]
 
     @classmethod
     def read(cls, folder: Path) -> Self:
         """From the files in a folder of results."""
         results = stored(folder)
         rows = {(row.model, row.dataset, row.activation): row for row in accuracy_rows(results, cells())}
-        return cls(results, rows, control_rows(results), time_rows(folder))
+        dictionaries = stored(folder, table=DDL_TABLE)
+        return cls(
+            results=results,
+            rows=rows,
+            controls=control_rows(results),
+            timing=time_rows(folder),
+            ddl=[row for dataset in ("cifar10", "cifar100") for row in ddl_rows(dictionaries, dataset, DDL_METHODS)],
+            fooling=fooling_rows(one for attack in ("uap", "noise") for one in stored_attacks(folder, attack)),
+        )
 
     def pair(self, model: str, dataset: str) -> Pair | None:
         """The two networks of a cell, if both have run."""
         relu, qmetric = (self.rows[model, dataset, activation] for activation in ("relu", "qmetric"))
         return Pair(relu, qmetric) if relu.n and qmetric.n else None
+
+    def pairs(self, names: Sequence[str], dataset: str) -> list[Pair]:
+        """Those of some networks that have run with both activations."""
+        return [pair for name in names if (pair := self.pair(name, dataset))]
 
     @cached_property
     def parameters(self) -> dict[tuple[str, str, str], int]:
@@ -95,6 +119,15 @@ class Evidence:
     def runs(self, model: str, dataset: str, activation: str) -> list[Result]:
         """The full-length runs behind a cell."""
         return by_recipe(self.results, default_recipe(model, dataset, activation=activation))
+
+    def dictionaries(self, dataset: str) -> tuple[DdlRow, DdlRow] | None:
+        """Deep dictionary learning and DeTraMe, at the largest number of epochs that both have run."""
+        by_epochs: dict[int, dict[str, DdlRow]] = {}
+        for row in self.ddl:
+            if row.dataset == dataset and row.n:
+                by_epochs.setdefault(row.epochs, {})[row.activation] = row
+        both = [epochs for epochs, found in by_epochs.items() if len(found) == len(DDL_METHODS)]
+        return (by_epochs[max(both)]["dictionary"], by_epochs[max(both)]["qmetric"]) if both else None
 
     def time(self, model: str, activation: str) -> TimeRow:
         """A network's row of the time table."""

@@ -7,10 +7,10 @@ from detrame.experiments.report.charts import SMALL, Look, Series, curves
 from detrame.experiments.report.figures import Figure
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.reproduce import ACTIVATIONS, Row
-from detrame.experiments.reproduction.evidence import DATASETS, Evidence, model_name, models
+from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
 from detrame.experiments.results import Result
 
-FAMILIES = {("plainnet",): "PlainNet", ("resnet", "wideresnet"): "ResNet and WideResNet"}
+FAMILIES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
 SOLID, DASHED = 0, 1
 
 
@@ -70,7 +70,7 @@ def training_curves(evidence: Evidence) -> dict[str, list[Figure]]:
     by_dataset = {
         name: [
             _training(model, dataset, runs)
-            for model in models("plainnet", "resnet", "wideresnet", dataset=dataset)
+            for model in models("plainnet", *RESIDUAL, dataset=dataset)
             if any(runs := [evidence.runs(model, dataset, activation) for activation in ACTIVATIONS])
         ]
         for dataset, name in DATASETS.items()

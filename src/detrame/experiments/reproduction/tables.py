@@ -6,10 +6,10 @@ from typing import NamedTuple
 from detrame.experiments import timing
 from detrame.experiments.controls import Control
 from detrame.experiments.report.groups import NAMES
-from detrame.experiments.report.svg import MINUS
+from detrame.experiments.report.svg import signed
 from detrame.experiments.reproduce import ACTIVATIONS, Row
-from detrame.experiments.reproduction.claims import matches
-from detrame.experiments.reproduction.evidence import DATASETS, Evidence, model_name, models
+from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
+from detrame.experiments.reproduction.matches import matches
 from detrame.experiments.spread import Spread
 
 DASH = "\N{EN DASH}"
@@ -53,7 +53,7 @@ def accuracies(evidence: Evidence) -> list[Accuracies]:
 def _accuracies(evidence: Evidence, dataset: str) -> Accuracies:
     rows = {
         model: [evidence.rows[model, dataset, activation] for activation in ACTIVATIONS]
-        for model in models("plainnet", "resnet", "wideresnet", dataset=dataset)
+        for model in models("plainnet", *RESIDUAL, dataset=dataset)
     }
     run = [model for model, cells in rows.items() if any(row.n for row in cells)]
     return Accuracies(
@@ -187,11 +187,6 @@ def comparisons(evidence: Evidence) -> list[Comparison]:
         for dataset, name in DATASETS.items()
         for match in matches(evidence, dataset)
     ]
-
-
-def signed(value: float, digits: int = 2) -> str:
-    """With its sign, a true minus."""
-    return f"{value:+.{digits}f}".replace("-", MINUS)
 
 
 def joined(names: Sequence[str]) -> str:

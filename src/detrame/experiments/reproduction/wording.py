@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from detrame.experiments.reproduction.claims import Claim, Verdict, weigh
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain
 from detrame.experiments.reproduction.tables import joined
+from detrame.experiments.reproduction.verdicts import Claim, Verdict, weigh
 
 # The verdicts with their colour and their sign, so that they are told apart by more than words.
 LOOKS = {
@@ -52,12 +52,13 @@ def ahead(evidence: Evidence) -> str:
     gains = [pair.ours for cell in cells if (pair := evidence.pair(*cell))]
     if not gains:
         return "No network has run with both activations yet."
-    better = [gain for gain in gains if gain.mean > 0]
-    clear = [gain for gain in better if weigh(gain, Gain(0.0, 0.0)) is Verdict.HOLDS]
-    worse = [gain for gain in gains if gain.mean < 0 and weigh(gain, Gain(0.0, 0.0)) is Verdict.FAILS]
-    said = f"Q-Metric is ahead of ReLU in {len(better)} of {len(gains)} networks run with both"
-    said += f", in {len(clear)} by more than two standard errors"
-    return f"{said}; in {len(worse)} it is behind by as much." if worse else f"{said}."
+    better = sum(gain.mean > 0 for gain in gains)
+    clear = Counter(weigh(gain, Gain(0.0, 0.0)) for gain in gains if gain.error)  # 0: no spread is known
+    said = f"Q-Metric is ahead of ReLU in {better} of {len(gains)} networks run with both, "
+    said += (
+        f"in {clear[Verdict.HOLDS]} by more than two standard errors (of the paper's spread, where we have one seed)"
+    )
+    return f"{said}; in {clear[Verdict.FAILS]} it is behind by as much." if clear[Verdict.FAILS] else f"{said}."
 
 
 def tally(claims: list[Claim]) -> str:

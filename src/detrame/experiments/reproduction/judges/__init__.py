@@ -1,0 +1,1 @@
+"""The judges of the paper's claims, by what they judge."""

@@ -1,0 +1,98 @@
+"""Against deep dictionary learning: by the figures that its own paper gives, and by our own DDL where it has run."""
+
+from detrame.experiments import paper
+from detrame.experiments.report.svg import signed
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, ours, published
+from detrame.experiments.reproduction.judges.judging import Printed, first_number, seeds, with_table
+from detrame.experiments.reproduction.verdicts import Finding, Found, Verdict, weigh
+from detrame.experiments.timing import TRAINING_IMAGES
+
+
+def mean(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """Is DeTraMe-Net 9 better than the accuracy that DDL's paper gives?"""
+    row = evidence.rows["plainnet9", dataset, "qmetric"]
+    if not row.n:
+        return None
+    rival = Gain(_accuracy(dataset), 0.0)
+    gain = ours(row) - rival
+    text = f"{signed(gain.mean)}, over {seeds(row.n)}"
+    if both := evidence.dictionaries(dataset):
+        ddl, detrame = both
+        text += f"; over our own DDL, {ddl.epochs} epochs each, {signed((detrame.mean or 0) - (ddl.mean or 0))}"
+    return Found(text, weigh(gain, published(row) - rival))
+
+
+def best(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """Is its best run, by as much as is printed?"""
+    scores = [result.scores.last for result in evidence.runs("plainnet9", dataset, "qmetric")]
+    if not scores:
+        return None
+    gain = max(scores) - _accuracy(dataset)
+    large = gain >= printed["printed"][list(DATASETS).index(dataset)]
+    verdict = Verdict.HOLDS if large else Verdict.PARTLY if gain > 0 else Verdict.FAILS
+    return Found(f"{signed(gain)}, the best of {seeds(len(scores))}", verdict)
+
+
+def _accuracy(dataset: str) -> float:
+    accuracy: float = paper.tables()["ddl_accuracy"]["ddl9"][dataset]
+    return accuracy
+
+
+def depth(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """That a network of 110 layers trains at all."""
+    row = evidence.rows["resnet110", dataset, "qmetric"]
+    if not row.n:
+        return None
+    verdict = Verdict.PARTLY if row.verdict == "not reproduced" else Verdict.HOLDS
+    return Found(f"ResNet 110 trains, to {row.mean:.2f} %", verdict)
+
+
+def parameters(printed: Printed, evidence: Evidence) -> list[Finding]:
+    """Has DeTraMe-Net 12 as many times DDL's parameters as is printed? This takes no runs."""
+    counts = paper.tables()["ddl_time"]
+    count = evidence.parameters["plainnet12", "cifar10", "qmetric"]
+    times = count / counts["ddl"]["parameters"]
+    plain = counts["detrame12"]["parameters"]
+    text = f"{times:.0f} times: {plain / 1e6:.1f}M is the count with ReLU, with Q-Metric it is {count / 1e6:.1f}M"
+    verdict = Verdict.HOLDS if round(times) == first_number(printed["printed"]) else Verdict.FAILS
+    return [Finding("", with_table(printed), Found(text, verdict))]
+
+
+def test_speed(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """By our own DDL on the same machine where it has run, else by the time that its paper gives."""
+    row = evidence.time("plainnet12", "qmetric")
+    if both := evidence.dictionaries(dataset):
+        ddl, detrame = both
+        times, basis = (
+            _ratio(ddl.test_s_per_image, detrame.test_s_per_image),
+            f"by 9 layers of our own DDL on {ddl.hardware}",
+        )
+    elif row.test_s_per_image is not None:
+        times, basis = paper.tables()["ddl_time"]["ddl"]["test"] / row.test_s_per_image, f"on {row.hardware}"
+    else:
+        return None
+    verdict = Verdict.HOLDS if times >= first_number(printed["printed"]) else Verdict.FAILS
+    return Found(f"{times:,.0f} times, {basis}", verdict)
+
+
+def train_time(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """The same for training."""
+    row = evidence.time("plainnet12", "qmetric")
+    if both := evidence.dictionaries(dataset):
+        ddl, detrame = both
+        part, basis = (
+            _ratio(detrame.train_s_per_image, ddl.train_s_per_image),
+            f"by 9 layers of our own DDL on {ddl.hardware}",
+        )
+    elif row.train_s is not None:
+        seconds = paper.tables()["ddl_time"]["ddl"]["train"]
+        part, basis = row.train_s / TRAINING_IMAGES / seconds, f"on {row.hardware}"
+    else:
+        return None
+    return Found(f"{part:.2g} of it, {basis}", Verdict.HOLDS if part <= 0.5 else Verdict.FAILS)
+
+
+def _ratio(above: float | None, below: float | None) -> float:
+    assert above, "a row of the DDL table that has run has its times"
+    assert below
+    return above / below

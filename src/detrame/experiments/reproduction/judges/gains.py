@@ -1,0 +1,74 @@
+"""What Q-Metric gains over ReLU, and where."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+from detrame.experiments import paper
+from detrame.experiments.report.svg import signed
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, models
+from detrame.experiments.reproduction.judges.judging import Judge, Printed, on_each, printed_figures
+from detrame.experiments.reproduction.verdicts import Found, Verdict, share, weigh
+
+
+def over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain]], Gain]) -> Judge:
+    """One figure for the gains of some networks; judged by the paper's table for those of them that have run."""
+
+    def find(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+        names = models(*families, dataset=dataset)
+        pairs = evidence.pairs(names, dataset)
+        if not pairs:
+            return None
+        here, there = summarise([pair.ours for pair in pairs]), summarise([pair.published for pair in pairs])
+        left = len(pairs) < len(names)
+        text = signed(here.mean)
+        if left:
+            text += f" over {len(pairs)} of {len(names)} networks, where the paper's table gives {signed(there.mean)}"
+        return Found(text, weigh(here, there), left)
+
+    return on_each(printed_figures, find)
+
+
+def plainnet3(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """Does PlainNet 3 gain as much as is printed?"""
+    if not (pair := evidence.pair("plainnet3", dataset)):
+        return None
+    text = f"{signed(pair.ours.mean)}: with ReLU it reaches {pair.relu.mean:.2f} here, {pair.relu.paper:.2f} in print"
+    return Found(text, Verdict.HOLDS if pair.ours.mean > printed["printed"] else Verdict.FAILS)
+
+
+def resnet110(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """Does ResNet 110 gain?"""
+    if not (pair := evidence.pair("resnet110", dataset)):
+        return None
+    return Found(signed(pair.ours.mean), weigh(pair.ours, pair.published))
+
+
+def shallower(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """Of any two networks of one family, does the shallower gain more?"""
+    families = [models(family, dataset=dataset) for family in ("plainnet", "resnet")]
+    couples = [two for names in families for two in combinations(evidence.pairs(names, dataset), 2)]
+    if not couples:
+        return None
+    here = sum(shallow.ours.mean > deep.ours.mean for shallow, deep in couples)
+    there = sum(shallow.published.mean > deep.published.mean for shallow, deep in couples)
+    text = f"in {here} of {len(couples)} pairs of networks; in the paper's table in {there} of these"
+    return Found(text, share(here, len(couples)), len(couples) < sum(math.comb(len(names), 2) for names in families))
+
+
+def widening(printed: Printed) -> dict[str, str]:
+    """The gains of the two WideResNets in the paper's table."""
+    rows = [paper.tables()["accuracy"][f"wideresnet16_{width}"] for width in (4, 8)]
+    return {
+        dataset: " to ".join(signed(row[dataset]["qmetric"] - row[dataset]["relu"]) for row in rows)
+        for dataset in DATASETS
+    }
+
+
+def wider(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """Does WideResNet 16-8 gain more than 16-4?"""
+    narrow, wide = (evidence.pair(f"wideresnet16_{width}", dataset) for width in (4, 8))
+    if not (narrow and wide):
+        return None
+    text = f"{signed(narrow.ours.mean)} to {signed(wide.ours.mean)}"
+    return Found(text, weigh(wide.ours - narrow.ours, Gain(0.0, 0.0)))

@@ -1,0 +1,54 @@
+"""What universal perturbations and noise do to the networks."""
+
+from detrame.experiments import paper
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, model_name, models
+from detrame.experiments.reproduction.judges.judging import Printed
+from detrame.experiments.reproduction.verdicts import Found, share
+
+Network = tuple[str, str]  # model and activation
+
+
+def fooling_rates(printed: Printed) -> dict[str, str]:
+    """The fooling rates of the two networks in the paper's table, in percent."""
+    cells = paper.tables()["uap"]["wideresnet16_8"]
+    return {dataset: f"{cells[dataset]['relu']:.2f} to {cells[dataset]['qmetric']:.2f} %" for dataset in DATASETS}
+
+
+def fooling(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """At either reading of the paper's radius, which does not say its unit."""
+    rates: dict[str, dict[str, float]] = {}
+    for row in evidence.fooling:
+        if row.dataset == dataset and row.paper is not None:
+            rates.setdefault(row.unit, {})[row.activation] = row.mean
+    readings = {unit: (found["relu"], found["qmetric"]) for unit, found in rates.items() if len(found) == 2}
+    if not readings:
+        return None
+    text = "; ".join(f"{relu:.2f} to {qmetric:.2f} %, radius in {unit}" for unit, (relu, qmetric) in readings.items())
+    return Found(text, share(sum(qmetric < relu / 2 for relu, qmetric in readings.values()), len(readings)))
+
+
+def noise(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    """Each order of two networks that the paper reports, at every strength of the noise; ResNet is the deepest run."""
+    rates: dict[Network, dict[tuple[str, float | None], float]] = {}
+    for row in evidence.fooling:
+        if row.dataset == dataset and row.attack == "noise":
+            rates.setdefault((row.model, row.activation), {})[row.unit, row.noise_ratio] = row.mean
+    resnet = next((model for model in reversed(models("resnet")) if (model, "relu") in rates), "resnet110")
+    orders: dict[str, tuple[Network, Network]] = {
+        f"{model_name(resnet)} above WideResNet 16-8": ((resnet, "relu"), ("wideresnet16_8", "relu")),
+        f"{model_name(resnet)} above its Q-Metric version": ((resnet, "relu"), (resnet, "qmetric")),
+        "WideResNet 16-8 above its Q-Metric version": (("wideresnet16_8", "relu"), ("wideresnet16_8", "qmetric")),
+        "PlainNet 9 below its Q-Metric version": (("plainnet9", "qmetric"), ("plainnet9", "relu")),
+    }
+    found = {
+        text: [
+            rates[above][strength] > rates[below][strength] for strength in rates[above].keys() & rates[below].keys()
+        ]
+        for text, (above, below) in orders.items()
+        if above in rates and below in rates
+    }
+    if not found:
+        return None
+    told = "; ".join(f"{text} at {sum(true)} of {len(true)} strengths" for text, true in found.items())
+    true = [one for strengths in found.values() for one in strengths]
+    return Found(told, share(sum(true), len(true)), len(found) < len(orders) or resnet != "resnet110")
