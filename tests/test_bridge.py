@@ -45,9 +45,19 @@ def difference(ours: Tensor, theirs: Tensor) -> float:
     return ((ours - theirs).abs().max() / theirs.abs().max()).item()
 
 
-@pytest.mark.parametrize("dtype", AGREEMENT)
-@pytest.mark.parametrize("number", [10.0, pytest.param(1000.0, marks=pytest.mark.slow)])
-def test_whole_networks_agree(number: float, dtype: torch.dtype) -> None:
+# In float32 the cancellation in (h - W) z costs about the condition number times eps: up to 100 that leaves 1e-5 in
+# every network tried, at 1000 (seeds 1 and 8 are bad ones) only some 1e-5.
+@pytest.mark.parametrize(
+    ("number", "dtype", "seed", "agreement"),
+    [
+        *[(10.0, dtype, 0, AGREEMENT[dtype]) for dtype in AGREEMENT],
+        *[(100.0, torch.float32, seed, 1e-5) for seed in (0, 1, 8)],
+        *[pytest.param(1000.0, torch.float32, seed, 1e-4, marks=pytest.mark.slow) for seed in (1, 8)],
+        pytest.param(1000.0, torch.float64, 1, 1e-10, marks=pytest.mark.slow),
+    ],
+)
+def test_whole_networks_agree(number: float, dtype: torch.dtype, seed: int, agreement: float) -> None:
+    torch.manual_seed(seed)
     net = detrame.create_model("ddl9", width=1 / 12, in_channels=1).to(dtype)
     for layer in net.modules():
         if isinstance(layer, DictionaryLayer):
@@ -58,7 +68,7 @@ def test_whole_networks_agree(number: float, dtype: torch.dtype) -> None:
     with torch.no_grad():
         expected, logits = net(images), converted(images)
     assert expected.std(0).min() > 0.01
-    assert difference(logits, expected) <= AGREEMENT[dtype]
+    assert difference(logits, expected) <= agreement
     # Both forms: the paper's iteration converges for some of these dictionaries, and not for the others.
     assert {activation.zero_diagonal for activation in q_metric_relus(converted)} == {True, False}
     assert len(q_metric_relus(converted)) == 8

@@ -1,0 +1,28 @@
+"""The figures of docs/speed.md are those of the stored measurements."""
+
+from pathlib import Path
+
+import pytest
+
+from detrame.experiments.bench import store
+from detrame.experiments.bench.steps import Steps
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "speed.md").read_text()
+STEPS = store.read_steps(ROOT / "results" / "timing" / "nvidia-h200" / "batch128")
+
+
+def line(steps: Steps) -> str:
+    figures = [
+        f"{one.step_ms:.2f} | {one.step_ms / one.plain_ms:.2f} | {one.research_speedup:.1f} | {one.ceiling_share:.0%}"
+        for one in (steps.relu, steps.qmetric)
+    ]
+    ratios = [steps.ratio, steps.plain_ratio, steps.operations_ratio, steps.paper_ratio]
+    return f"| {steps.model} | {' | '.join(figures)} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |"
+
+
+@pytest.mark.parametrize("steps", STEPS, ids=lambda steps: steps.model)
+def test_the_page_s_figures_are_those_of_the_stored_steps(steps: Steps) -> None:
+    assert line(steps) in PAGE
+    assert steps.environment["commit"][:7] in PAGE
+    assert steps.environment["hardware"] in PAGE
