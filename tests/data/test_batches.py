@@ -59,6 +59,15 @@ def test_an_epoch_serves_what_its_plan_says() -> None:
     assert torch.equal(torch.cat([y for _, y in served]), plan.order)
 
 
+def test_an_epoch_made_ahead_of_time_is_the_same() -> None:
+    ahead, plain = (Batches(images(20), 6, seed=1, crop_padding=2, flip=True, mean=MEAN) for _ in range(2))
+    ahead.prepare(3)
+    for epoch in (3, 4, 3):
+        for (x, y), (a, b) in zip(ahead.epoch(epoch), plain.epoch(epoch), strict=True):
+            assert torch.equal(x, a)
+            assert torch.equal(y, b)
+
+
 def test_all_offsets_and_both_flips_occur_equally() -> None:
     plan = epoch_plan(0, 0, 81_000, crop_padding=4, flip=True)
     counts = (plan.offsets[0] * 9 + plan.offsets[1]).bincount(minlength=81)

@@ -22,8 +22,11 @@ class Plan:
     flips: Tensor
 
     def to(self, device: torch.device) -> "Plan":
-        """The same plan on `device`."""
-        return Plan(self.order.to(device), self.offsets.to(device), self.flips.to(device))
+        """The same plan on `device`; a GPU is not waited for."""
+        parts = [self.order, self.offsets, self.flips]
+        if device.type == "cuda":
+            parts = [part.pin_memory() for part in parts]
+        return Plan(*[part.to(device, non_blocking=True) for part in parts])
 
 
 def epoch_plan(
@@ -57,7 +60,5 @@ def augmented(padded: Tensor, plan: Plan, size: tuple[int, int]) -> Tensor:
     # A view of every crop of every image; indexing then copies one crop each, and the shuffle costs nothing more.
     windows = padded.unfold(2, size[0], 1).unfold(3, size[1], 1)
     crops = windows[plan.order, :, plan.offsets[0], plan.offsets[1]]
-    mirrored = plan.flips.nonzero().squeeze(1)
-    if len(mirrored):
-        crops[mirrored] = crops[mirrored].flip(3)
-    return crops
+    # All are mirrored, and half of that left out: a GPU would have to be asked which ones, and waited for.
+    return torch.where(plan.flips.reshape(-1, 1, 1, 1), crops.flip(3), crops)

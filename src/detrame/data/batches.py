@@ -52,6 +52,7 @@ class Batches:
         self._flip = flip
         self._shuffle = shuffle
         self._drop_last = drop_last
+        self._prepared: dict[int, tuple[Tensor, Tensor]] = {}
         self._padded = split.images
         if crop_padding and mean is not None:
             self._padded = pad(split.images, crop_padding, torch.tensor(mean).mul(255).round())
@@ -72,16 +73,22 @@ class Batches:
             flip=self._flip,
         )
 
+    def prepare(self, epoch: int) -> None:
+        """Make an epoch's images ahead of time: on a GPU, while it still works on what was queued before."""
+        if epoch in self._prepared:
+            return
+        plan = self.plan(epoch).to(self._split.images.device)
+        height, width = self._split.images.shape[2:]
+        self._prepared = {epoch: (augmented(self._padded, plan, (height, width)), self._split.labels[plan.order])}
+
     def epoch(self, epoch: int, *, start: int = 0, as_float: bool = True) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the batches of an epoch from step `start` on: float images ``(B, C, H, W)`` in [0, 1], labels ``(B,)``.
 
         Those from step k on are the same whether or not the ones before were asked for. Without `as_float` the images
         stay 8-bit, which is less to copy for who can take them so.
         """
-        plan = self.plan(epoch).to(self._split.images.device)
-        height, width = self._split.images.shape[2:]
-        images = augmented(self._padded, plan, (height, width))
-        labels = self._split.labels[plan.order]
+        self.prepare(epoch)
+        images, labels = self._prepared.pop(epoch)
         for step in range(start, len(self)):
             batch = slice(step * self._batch_size, (step + 1) * self._batch_size)
             yield images[batch].float().div_(255) if as_float else images[batch], labels[batch]

@@ -270,6 +270,9 @@ class _Training:
             if self.stop.is_set():
                 break
             yield
+        else:
+            if progress.epoch + 1 < self.recipe.epochs:
+                self.batches.prepare(progress.epoch + 1)  # the host is ahead of the device, and has the time
         taken.stopwatch.stop()
         if self.stop.is_set():
             self._read(taken)
