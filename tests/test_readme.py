@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from detrame import cli
-from detrame.experiments import default_recipe
+from detrame.experiments import default_recipe, timing
 from detrame.experiments.reproduce import Row, accuracy_rows, cells
 from detrame.experiments.results import stored
 from detrame.experiments.spread import Spread
@@ -95,3 +95,19 @@ def test_the_speed_is_that_of_the_stored_benchmark() -> None:
     ]
     assert f"is {case['speed']:.2f} times as fast and keeps {case['memory']:.2f} of the" in README
     assert benchmark["commit"][:7] in README
+
+
+def test_the_step_times_are_those_of_the_stored_bench() -> None:
+    row = next(
+        row
+        for row in timing.rows(ROOT / "results", ["plainnet9"], hardware="NVIDIA H200")
+        if row.activation == "qmetric"
+    )
+    steps = json.loads((ROOT / "results/timing/nvidia-h200/batch128/steps/plainnet9.json").read_text())
+    text = " ".join(README.split())
+    assert row.train_s is not None
+    assert f"PlainNet 9 with Q-Metric takes {row.step_ms:.2f} ms at batch {row.batch}" in text
+    assert f"about {row.train_s / 60:.0f} minutes where the paper's V100 took {row.paper_train_s / 60:.0f}" in text
+    assert f"{steps['qmetric']['research_speedup']:.1f} times the speed of the equation in ordinary PyTorch" in text
+    assert f"and {steps['qmetric']['plain_speedup']:.1f} times that of a captured CUDA graph" in text
+    assert f"commit {steps['environment']['commit'][:7]}" in text
