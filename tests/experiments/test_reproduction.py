@@ -226,8 +226,8 @@ def test_controls_are_compared_at_the_same_parameters(tmp_path: Path) -> None:
 def test_times_are_judged(nothing: Evidence) -> None:
     found = {claim.name: claim.findings[0].found for claim in judged(timed(nothing, plainnet12=2.4, resnet8=1.2))}
     assert found["training_time"] == ("median 1.80, at most twice for 1 of 2 networks", Verdict.HOLDS, True)
-    assert found["ddl_test_speed"] == ("9,400 times, on NVIDIA H200", Verdict.HOLDS, False)
-    assert found["ddl_train_time"] == ("0.022 of it, on NVIDIA H200", Verdict.HOLDS, False)  # 300 / 50000 / 0.2784
+    for claim in ("ddl_test_speed", "ddl_train_time"):  # the paper's DDL ran on another machine
+        assert found[claim].verdict is Verdict.UNTESTED
 
 
 def test_against_our_own_ddl(tmp_path: Path) -> None:
