@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from detrame.cli import data as cli
+from detrame.data import cache
 from detrame.errors import Failure
 
 from .forms import Splits, write_npz
@@ -26,6 +27,19 @@ def test_list_says_what_is_here(small: Splits, tmp_path: Path) -> None:
     assert list(rows) == ["digits", "cifar10", "cifar100", "svhn", "svhn_extra"]
     assert [name for name, row in rows.items() if row["ready"]] == ["digits", "cifar10"]
     assert rows["cifar10"]["source"] == "small"
+
+
+def test_a_damaged_file_does_not_hide_the_others() -> None:
+    for name in ("cifar10", "pets"):
+        cache.path(name).parent.mkdir(parents=True, exist_ok=True)
+        cache.path(name).write_bytes(b"not a data set")
+    rows = {row["name"]: row for row in json.loads(run("list", "--json").stdout)}
+    assert [name for name, row in rows.items() if row["damage"]] == ["cifar10", "pets"]
+    assert rows["digits"]["ready"]
+    assert not rows["cifar10"]["ready"]
+    text = run("list").stdout
+    assert rows["pets"]["damage"] in text
+    assert "svhn" in text
 
 
 def test_get_and_verify(small: Splits, tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from detrame.cli.arguments import AsJson
+from detrame.errors import Failure
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.data import Dataset
@@ -26,28 +27,40 @@ def list_(as_json: AsJson = False) -> None:
     """
     from detrame.data import CATALOGUE, cache
 
-    rows = []
-    for name in [*CATALOGUE, *sorted(set(cache.names()) - set(CATALOGUE))]:
-        label = cache.label(name)
-        known = label or CATALOGUE[name]
-        train, test = known.counts
-        rows.append(
-            {
-                "name": name,
-                "train": train,
-                "test": test,
-                "classes": len(known.classes),
-                "ready": label is not None or not CATALOGUE[name].archives,
-                "source": label.source if label else CATALOGUE[name].title,
-            }
-        )
+    names = [*CATALOGUE, *sorted(set(cache.names()) - set(CATALOGUE))]
+    rows = [_row(name) for name in names]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
     for row in rows:
+        if row["damage"]:
+            typer.echo(f"{row['name']:<12}{row['damage']}")
+            continue
         ready = "ready" if row["ready"] else f"type `detrame data get {row['name']}`"
         counts = f"{row['train']:>7} train {row['test']:>6} test {row['classes']:>4} classes"
         typer.echo(f"{row['name']:<12}{counts}  {row['source']}; {ready}")
+
+
+def _row(name: str) -> dict[str, Any]:
+    """A data set: what its file in the cache says of it, else the catalogue; a damaged file is told, not fatal."""
+    from detrame.data import CATALOGUE, cache
+
+    known, damage = CATALOGUE.get(name), None
+    try:
+        label = cache.label(name)
+    except Failure as failure:
+        label, damage = None, str(failure)
+    said = label or known
+    train, test = said.counts if said else (None, None)
+    return {
+        "name": name,
+        "train": train,
+        "test": test,
+        "classes": len(said.classes) if said else None,
+        "ready": damage is None and (label is not None or (known is not None and not known.archives)),
+        "source": label.source if label else known.title if known else None,
+        "damage": damage,
+    }
 
 
 @app.command()
