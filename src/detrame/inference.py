@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from detrame.activations import CoupledReLU, QMetricReLU
 from detrame.dictionary import DictionaryLayer
 from detrame.functional import q_metric_relu
-from detrame.modes import capturable, evaluating
+from detrame.modes import capturable, evaluating, warm_up
 
 
 def predict(model: nn.Module, images: Tensor, *, batch_size: int = 1000) -> Tensor:
@@ -36,18 +36,21 @@ class Predictor:
 
     def __init__(self, model: nn.Module, *, batch_size: int = 1000) -> None:
         self._model, self._batch_size = model, batch_size
+        with evaluating(model):
+            self._capture = capturable(model)
         self._captured: dict[tuple[object, ...], _Captured] = {}
 
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, classes)`` in float32 of images ``(N, C, H, W)``."""
-        if not images.is_cuda or not capturable(self._model):
+        if not images.is_cuda or not self._capture:
             return predict(self._model, images, batch_size=self._batch_size)
         return torch.cat([self._replayed(batch) for batch in torch.split(images, self._batch_size)])
 
     def _replayed(self, batch: Tensor) -> Tensor:
         key = tuple(batch.shape), batch.dtype
         if key not in self._captured:
-            self._captured[key] = _Captured(self._model, batch)
+            with torch.cuda.device(batch.device):
+                self._captured[key] = _Captured(self._model, batch)
         return self._captured[key](batch)
 
 
@@ -56,12 +59,7 @@ class _Captured:
 
     def __init__(self, model: nn.Module, batch: Tensor) -> None:
         self._batch = batch.clone()
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # libraries choose and load their kernels in the first calls
-            for _ in range(3):
-                _logits(model, self._batch)
-        torch.cuda.current_stream().wait_stream(side)
+        warm_up(lambda: _logits(model, self._batch))
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._logits = _logits(model, self._batch)

@@ -1,8 +1,9 @@
 """How a network can be run: in eval mode without leaving a trace, or captured."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 
@@ -24,3 +25,16 @@ def capturable(model: nn.Module) -> bool:
     A module whose work depends on the data, as a dictionary layer's does, says that it cannot: ``capturable = False``.
     """
     return all(getattr(module, "capturable", True) for module in model.modules())
+
+
+def warm_up(run: Callable[[], object]) -> None:
+    """Run what is about to be captured, three times on a stream aside.
+
+    Libraries choose and load their kernels in the first calls, which they may not do under capture.
+    """
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(side)

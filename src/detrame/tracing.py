@@ -1,6 +1,7 @@
 """Look into a network's forward pass: which ReLU calls it makes, on what, and its graph where it has one."""
 
 import inspect
+import operator
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -162,10 +163,21 @@ def run_graph(net: fx.GraphModule, example: Arguments) -> dict[fx.Node, list[Cal
     return found
 
 
+class _Proxy(fx.Proxy):
+    """``a += b`` stays what it is: torch.fx would make it ``a = a + b``, and another name of a would miss it."""
+
+    def __iadd__(self, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
+
+
 class Tracer(fx.Tracer):
     """Traces through a network, not into PyTorch's own modules, ReLUs and iterated activations."""
 
     proxy_buffer_attributes = True  # or a buffer's value at the time of tracing would be kept for good
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """What stands for the value of a node."""
+        return _Proxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether a module is one node of the graph."""

@@ -103,6 +103,11 @@ class QMetricReLU(CoupledReLU):
         """The parameters that weight decay would only distort: gain and threshold."""
         return [self.gain, self.threshold]
 
+    @property
+    def capturable(self) -> bool:
+        """Whether the pass does the same whatever the data: with a tolerance, in eval mode, it does not."""
+        return self.training or self.tolerance is None
+
     def forward(self, input: Tensor) -> Tensor:  # named as nn.ReLU's, whose place it takes
         """The code of `input`, of the same shape."""
         tolerance = None if self.training else self.tolerance

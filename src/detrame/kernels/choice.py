@@ -19,14 +19,11 @@ def fastest(key: Hashable, candidates: Sequence[Callable[[], Result]]) -> Result
     if len(candidates) == 1 or not torch.cuda.is_available():
         return candidates[0]()
     if key not in _chosen:
+        if torch.cuda.is_current_stream_capturing():  # nothing can be timed then; the warm-up has met every key
+            return candidates[0]()
         times = [_microseconds(candidate) for candidate in candidates]
         _chosen[key] = times.index(min(times))
     return candidates[_chosen[key]]()
-
-
-def chosen() -> dict[Hashable, int]:
-    """Which candidate was taken for each key, so far."""
-    return dict(_chosen)
 
 
 def _microseconds(candidate: Callable[[], object]) -> float:

@@ -277,7 +277,8 @@ def _back_by_tiles(grad: Tensor, weight: Tensor, shape: Shape, out: Tensor, code
     rows, phases = images * height * width, shape.stride**2
     inputs, block_outputs = grad.shape[1], _block(outputs, 128 if shape.stride > 1 else 64)
     block_rows = _block_rows(rows)
-    grid = triton.cdiv(triton.cdiv(rows, phases), block_rows), triton.cdiv(outputs, block_outputs), phases
+    most = images * triton.cdiv(height, shape.stride) * triton.cdiv(width, shape.stride)  # rows of the first phase
+    grid = triton.cdiv(most, block_rows), triton.cdiv(outputs, block_outputs), phases
     _convolve_back[grid](
         grad, weight, out, grad if code is None else code, rows, height, width, grad.shape[2], grad.shape[3],
         inputs=inputs, outputs=outputs, **shape._asdict(), epilogue="" if code is None else "mask",
@@ -313,8 +314,8 @@ def _worth_trying(weight: Tensor) -> bool:
 
 
 def _worth_trying_back(weight: Tensor, shape: Shape) -> bool:
-    # With a stride, cuDNN's gradient of the input is slow for more channels still.
-    most = FEW if shape.stride == 1 else 2 * FEW if shape.kernel == 3 else 512
+    # With a stride, cuDNN's gradient of the input is slow for more channels still, and most so for single pixels.
+    most = FEW if shape.stride == 1 else 2 * FEW if shape.kernel == 3 else 8 * FEW
     return min(weight.shape[:2]) <= most and weight.shape[2] in (1, 3)
 
 
@@ -341,7 +342,10 @@ def _plans() -> AbstractContextManager[None]:
     It keeps plans by shape and by whether TF32 is allowed, which is nothing to half precision: not allowing it keeps
     these plans apart from those of code that does not ask for measured ones.
     """
-    return torch.backends.cudnn.flags(enabled=True, benchmark=True, benchmark_limit=0, allow_tf32=False)
+    deterministic = torch.backends.cudnn.deterministic
+    return torch.backends.cudnn.flags(
+        enabled=True, benchmark=True, benchmark_limit=0, deterministic=deterministic, allow_tf32=False
+    )
 
 
 def _empty(x: Tensor, weight: Tensor, shape: Shape) -> Tensor:

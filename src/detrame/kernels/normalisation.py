@@ -182,6 +182,8 @@ def normalise(
         Mean, 1 / std, scale and shift by channel, ``(4, C)``, for :func:`normalise_back`.
     """
     tiles = Tiles.of(x)
+    if tiles.rows == 1:
+        raise ValueError(f"batch norm in training needs more than one value for a channel, got shape {tuple(x.shape)}")
     partial = tiles.partial(x)
     both = x if summed is None else summed
     _moments[tiles.reducing](
@@ -266,7 +268,8 @@ class SumNormReLU(torch.autograd.Function):
         """The gradients of the four tensors; those of a and b are one."""
         summed, saved = ctx.saved_tensors
         extra = None if grads[0] is None else channels_last(grads[0])
-        assert grads[1] is not None
+        if grads[1] is None:
+            return extra, extra, None, None, None
         found = normalise_back(channels_last(grads[1]), summed, saved, relu=True, extra=extra)
         return found.x, found.x, found.weight, found.bias, None
 

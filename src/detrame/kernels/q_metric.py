@@ -24,7 +24,7 @@ from detrame.kernels.convolution import (
     weight_gradient,
 )
 from detrame.kernels.normalisation import Norm, channels_last, normalise, normalise_back
-from detrame.kernels.tiles import Tiles, sum_programs
+from detrame.kernels.tiles import Tiles, check_size, sum_programs
 
 
 @triton.jit
@@ -66,6 +66,7 @@ def _first_back(
 
 
 def _stack(like: Tensor, slots: int) -> Tensor:
+    check_size(slots * like.numel())
     images, channels, height, width = like.shape
     shape = (slots * images, channels, height, width)
     return torch.empty(shape, device=like.device, dtype=like.dtype, memory_format=torch.channels_last)

@@ -24,6 +24,7 @@ class Tiles:
     @classmethod
     def of(cls, x: Tensor) -> "Tiles":
         """For a channels-last tensor ``(N, C, H, W)``."""
+        check_size(x.numel())
         channels = x.shape[1]
         block_channels = next((size for size in (64, 32) if channels % size == 0), 16)
         return cls(x.numel() // channels, channels, _ELEMENTS // block_channels, block_channels)
@@ -55,6 +56,12 @@ class Tiles:
     def partial(self, like: Tensor) -> Tensor:
         """Room for two sums a reducing program and channel, ``(2, programs, channels)``."""
         return like.new_empty((2, self.reducing[0], self.channels), dtype=torch.float32)
+
+
+def check_size(values: int) -> None:
+    """Raise a ValueError if a tensor has more values than the kernels' 32-bit offsets reach."""
+    if values >= 2**31:
+        raise ValueError(f"a tensor of {values} values is too large for the fused kernels: take a smaller batch_size")
 
 
 @triton.jit

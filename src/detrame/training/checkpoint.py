@@ -49,7 +49,10 @@ def restore(path: Path, model: nn.Module, optimizer: SGD) -> Progress:
     try:
         model.load_state_dict(_under("model.", tensors))
         for name, buffer in _under("momentum.", tensors).items():
-            optimizer.state[parameters[name]]["momentum_buffer"] = buffer.to(parameters[name].device)
+            # In the parameter's own layout, which a file does not keep and a fused optimiser asks for.
+            parameter = parameters[name]
+            kept = torch.empty_like(parameter, requires_grad=False).copy_(buffer)
+            optimizer.state[parameter]["momentum_buffer"] = kept
         torch.set_rng_state(tensors["random.cpu"])
         if "random.cuda" in tensors and torch.cuda.is_available():
             torch.cuda.set_rng_state(tensors["random.cuda"])

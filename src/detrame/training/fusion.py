@@ -5,6 +5,7 @@ graph and computed by `detrame.kernels`; all else stays as it is, and so does th
 """
 
 import operator
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
 from detrame.kernels.convolution import Convolution, Shape
-from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU
+from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last
 from detrame.kernels.q_metric import NormQMetric
 from detrame.tracing import Tracer, is_relu
 
@@ -25,12 +26,14 @@ class _Halves(torch.autograd.Function):
     def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
         """One copy a weight."""
         ctx.dtype = weights[0].dtype
+        ctx.set_materialize_grads(False)  # a weight that does not matter has no gradient, rather than 0
         return _copies(weights, dtype)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """In the weights' own precision."""
-        return None, *_copies(grads, ctx.dtype)
+        copies = iter(_copies(tuple(grad for grad in grads if grad is not None), ctx.dtype))
+        return None, *[None if grad is None else next(copies) for grad in grads]
 
 
 def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
@@ -57,7 +60,11 @@ class _Norm(nn.Module):
         self.norm, self.relu = norm, relu
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        norm = _norm(self.norm)
+        norm, x = _norm(self.norm), channels_last(x)
+        if residual is not None and not _alike(x, residual):
+            out = NormReLU.apply(x, norm.weight, norm.bias, None, norm, False) + residual
+            return out.relu() if self.relu else out
+        residual = None if residual is None else channels_last(residual)
         return NormReLU.apply(x, norm.weight, norm.bias, residual, norm, self.relu)
 
 
@@ -68,7 +75,10 @@ class _SumNorm(nn.Module):
 
     def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         norm = _norm(self.norm)
-        return SumNormReLU.apply(a, b, norm.weight, norm.bias, norm)
+        if not _alike(a, b):
+            summed = a + b
+            return summed, NormReLU.apply(channels_last(summed), norm.weight, norm.bias, None, norm, True)
+        return SumNormReLU.apply(channels_last(a), channels_last(b), norm.weight, norm.bias, norm)
 
 
 class _NormQMetric(nn.Module):
@@ -79,10 +89,14 @@ class _NormQMetric(nn.Module):
         self.working: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        norm, activation = _norm(self.norm), self.activation
+        norm, activation, x = _norm(self.norm), self.activation, channels_last(x.to(self.working.dtype))
         return NormQMetric.apply(
             x, norm.weight, norm.bias, self.working, activation.gain, activation.threshold, norm, activation.iterations
         )
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype
 
 
 def _norm(module: nn.BatchNorm2d) -> Norm:
@@ -117,7 +131,8 @@ class Fused(nn.Module):
         halves = _Halves.apply(self._dtype, *[module.weight for module in self.layers])
         for module, half in zip(self.layers, halves, strict=True):
             module.working = half
-        torch._foreach_add_(self._counts, 1)
+        if self._counts:
+            torch._foreach_add_(self._counts, 1)
         out = self.graph(x)
         for module in self.layers:
             del module.working  # or the pass that made it would stay alive until the next
@@ -135,12 +150,18 @@ def fused(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 def fused_graph(model: nn.Module) -> fx.GraphModule:
     """The network's graph with the layers that can be fused in the place of those they stand for."""
+    model.train()  # what is traced is what a training pass does
+    before = torch.get_rng_state(), random.getstate()
     net = fx.GraphModule(model, Tracer().trace(model))
+    if not torch.equal(torch.get_rng_state(), before[0]) or random.getstate() != before[1]:
+        raise ValueError("the forward pass draws random numbers that a trace would keep for good")
     for node in list(net.graph.nodes):
         module = _module(net, node)
-        if isinstance(module, nn.Conv2d) and _fusible_conv(module):
+        if module is None or len(node.args) != 1:
+            continue
+        if type(module) is nn.Conv2d and _fusible_conv(module):
             _replace(net, node, _Conv(module), node.args)
-        elif isinstance(module, nn.BatchNorm2d) and _fusible_norm(net, node, module):
+        elif type(module) is nn.BatchNorm2d and _fusible_norm(net, node, module):
             _fuse_norm(net, node, module)
     net.graph.lint()
     net.recompile()
@@ -148,7 +169,12 @@ def fused_graph(model: nn.Module) -> fx.GraphModule:
 
 
 def _module(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
-    return net.get_submodule(str(node.target)) if node.op == "call_module" else None
+    """The module that a node calls, unless it has hooks: these want it to be called."""
+    if node.op != "call_module":
+        return None
+    module = net.get_submodule(str(node.target))
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return None if any(hooks) else module
 
 
 def _fusible_conv(conv: nn.Conv2d) -> bool:
@@ -169,7 +195,8 @@ def _fusible_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> b
     before = node.args[0]
     assert isinstance(before, fx.Node)
     fused_before = isinstance(_module(net, before), _Conv | _Norm | _NormQMetric) or before.target in _SUMS
-    return fused_before and norm.affine and norm.running_mean is not None and norm.momentum is not None
+    statistics = norm.training and norm.running_mean is not None and norm.momentum is not None
+    return fused_before and norm.affine and statistics
 
 
 _SUMS: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
@@ -190,7 +217,7 @@ def _fuse_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> None
         return
     if after and module and is_relu(module):
         _replace(net, after, _Norm(norm, relu=True), node.args)
-    elif after and isinstance(module, QMetricReLU) and _fusible_activation(module):
+    elif after and type(module) is QMetricReLU and _fusible_activation(module):
         _replace(net, after, _NormQMetric(norm, module), node.args)
     elif after and (relu := _relu_of_sum(net, after)):
         residual = next(arg for arg in after.args if arg is not node)
@@ -207,8 +234,10 @@ def _only_user(node: fx.Node) -> fx.Node | None:
 
 
 def _is_sum(node: fx.Node) -> bool:
-    """Whether a node is the sum of two different tensors."""
-    return node.target in _SUMS and len(node.all_input_nodes) == 2
+    """Whether a node is the sum of two different tensors, unscaled, and not into one that is used elsewhere."""
+    if node.target not in _SUMS or node.kwargs or len(node.all_input_nodes) != 2:
+        return False
+    return node.target is not operator.iadd or len(node.all_input_nodes[0].users) == 1
 
 
 def _relu_of_sum(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:

@@ -16,16 +16,14 @@ from torch.optim import SGD
 
 from detrame.activations import parameter_groups, project_after
 from detrame.inference import as_pixels, precision
-from detrame.modes import capturable
-
-_WARM_UPS = 3
+from detrame.modes import capturable, warm_up
 
 
 class Step:
     """Calling it with a batch takes one step, and returns the loss and how many images were classified rightly.
 
     Args:
-        model: on its device; in training mode from the first step on.
+        model: on its device; in training mode from here on.
         momentum, nesterov, weight_decay: of SGD; gain and threshold are not decayed.
         fused: whether a GPU may take the fused forward and backward passes instead of the plain ones.
     """
@@ -33,7 +31,7 @@ class Step:
     def __init__(
         self, model: nn.Module, *, momentum: float, nesterov: bool, weight_decay: float, fused: bool = True
     ) -> None:
-        self.model = model
+        self.model = model.train()
         self.device = next(model.parameters()).device
         on_gpu = self.device.type == "cuda"
         # On the device, so that a captured step reads it anew at every replay.
@@ -48,7 +46,7 @@ class Step:
         project_after(self.optimizer, model)
         self._capture = on_gpu and capturable(model)
         self._forward = _fused(model) if fused and self._capture else model
-        self._graphs: dict[int, _Graph] = {}
+        self._graphs: dict[tuple[object, ...], _Graph] = {}
 
     def set_lr(self, lr: float) -> None:
         """The learning rate of the steps to come."""
@@ -64,11 +62,12 @@ class Step:
         return self.graph(images, labels)(images, labels)
 
     def graph(self, images: Tensor, labels: Tensor) -> "_Graph":
-        """The captured step for batches of this size."""
-        size = len(labels)
-        if size not in self._graphs:  # an epoch has two sizes: full batches, and the last
-            self._graphs[size] = _Graph(self._eager, images, labels, self._state())
-        return self._graphs[size]
+        """The captured step for batches of this shape."""
+        key = tuple(images.shape), images.dtype
+        if key not in self._graphs:  # an epoch has two: full batches, and the last
+            with torch.cuda.device(self.device):
+                self._graphs[key] = _Graph(self._eager, images, labels, self._state())
+        return self._graphs[key]
 
     def _eager(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self.model.train()
@@ -84,7 +83,7 @@ class Step:
         """Everything a step changes; momentum is made if there is none yet, as zeros, which is what none means."""
         momenta = []
         if self.optimizer.defaults["momentum"]:
-            for parameter in self.model.parameters():
+            for parameter in (p for p in self.model.parameters() if p.requires_grad):
                 state = self.optimizer.state[parameter]
                 if state.get("momentum_buffer") is None:
                     state["momentum_buffer"] = torch.zeros_like(parameter)
@@ -114,13 +113,7 @@ class _Graph:
         self._images, self._labels = images.clone(), labels.clone()
         before = [tensor.clone() for tensor in state]
         random = torch.cuda.get_rng_state(images.device)
-        # Libraries choose and load their kernels in the first calls, which may not happen under capture.
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(_WARM_UPS):
-                step(self._images, self._labels)
-        torch.cuda.current_stream().wait_stream(side)
+        warm_up(lambda: step(self._images, self._labels))
         for tensor, value in zip(state, before, strict=True):
             tensor.copy_(value)
         torch.cuda.set_rng_state(random, images.device)

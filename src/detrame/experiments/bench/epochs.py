@@ -16,7 +16,8 @@ from detrame.experiments.plans import seeded
 from detrame.training import OnEpoch, Recipe, plan, resume_all
 from detrame.training.environment import describe
 
-EPOCHS = 3  # the first, in which the step is captured, is not measured
+# The first, in which the step is captured, is not measured, and neither is the last: an epoch makes the next one's data.
+EPOCHS = 4
 SEEDS = 5
 
 
@@ -74,7 +75,7 @@ def _epoch(recipe: Recipe, where: Setting) -> EpochFigures:
     steps_s = sum(count * times[str(size)] for size, count in counts.items()) / 1e3
     seconds: list[float] = []
     _train([recipe], where, lambda run, epoch: seconds.append(epoch.seconds))
-    epoch_s = (seconds[-1] - seconds[0]) / (len(seconds) - 1)
+    epoch_s = (seconds[-2] - seconds[0]) / (EPOCHS - 2)
     return EpochFigures(recipe.iterations, full + bool(rest), steps_s, epoch_s, epoch_s / steps_s - 1)
 
 
@@ -85,7 +86,7 @@ class SeedFigures:
     Attributes:
         iterations: of each Q-Metric ReLU.
         seeds: how many were trained at once.
-        alone_s: an epoch of one, alone on the device; evaluation is included, and a share of the last checkpoint.
+        alone_s: an epoch of one, alone on the device; evaluation is included.
         together_s: an epoch of all at once.
         share: together_s / (seeds x alone_s): of the time that they take one after another, alone each.
         images_per_s: of all seeds together.
@@ -149,10 +150,10 @@ def _seeds(recipe: Recipe, where: Setting) -> SeedFigures:
 
 
 def _epoch_on_the_wall(recipes: Sequence[Recipe], where: Setting) -> float:
-    """Seconds of an epoch of all runs, from the first of each, in which the step is captured, to its last."""
+    """Seconds of an epoch of all runs, from the end of the first of each to that of its last but one."""
     done: dict[Path, list[float]] = {}
     _train(recipes, where, lambda run, epoch: done.setdefault(run.path, []).append(time.perf_counter()))
-    return _covered([(times[0], times[-1]) for times in done.values()]) / (EPOCHS - 1)
+    return _covered([(times[0], times[-2]) for times in done.values()]) / (EPOCHS - 2)
 
 
 def _covered(intervals: Sequence[tuple[float, float]]) -> float:
