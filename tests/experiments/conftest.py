@@ -58,7 +58,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> setting.Setting:
     monkeypatch.setattr(research, "AT_LEAST", 2)
     monkeypatch.setattr(epochs, "SEEDS", 2)
     for module in (epochs, accuracy):
-        monkeypatch.setattr(module, "EPOCHS", 2)
+        monkeypatch.setattr(module, "EPOCHS", 3)
     monkeypatch.setattr(accuracy, "SEEDS", 2)
     return replace(setting.setting_on("cpu"), batch=8)
 

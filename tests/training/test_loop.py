@@ -365,3 +365,23 @@ def test_a_stop_is_said_even_after_another_run_failed(tmp_path: Path, monkeypatc
         Failure, match=f"after step 1, of {paths[1]}: continue with `detrame train --resume {tmp_path}`"
     ):
         loop.resume_all(paths)
+
+
+def test_momentum_comes_back_in_the_layout_of_its_parameter(tmp_path: Path) -> None:
+    """A fused optimiser on a GPU, where weights are channels-last, takes no other."""
+
+    def fresh() -> tuple[nn.Module, Step]:
+        torch.manual_seed(0)
+        model = detrame.create_model("resnet8").to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return model, Step(model, momentum=0.9, nesterov=False, weight_decay=0.0)
+
+    model, step = fresh()
+    step.set_lr(0.1)
+    step(torch.rand(4, 3, 8, 8), torch.arange(4))
+    checkpoint.save(tmp_path / "c.safetensors", model, step.optimizer, checkpoint.Progress())
+    other, again = fresh()
+    checkpoint.restore(tmp_path / "c.safetensors", other, again.optimizer)
+    for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        kept = again.optimizer.state[theirs]["momentum_buffer"]
+        assert kept.stride() == theirs.stride()
+        assert torch.equal(kept, step.optimizer.state[ours]["momentum_buffer"])

@@ -16,7 +16,7 @@ from detrame.experiments.plans import seeded
 from detrame.training import OnEpoch, Recipe, plan, resume_all
 from detrame.training.environment import describe
 
-# The first, in which the step is captured, is not measured, and neither is the last: an epoch makes the next one's data.
+# The first, in which the step is captured, is not measured, nor is the last: an epoch makes the next one's data.
 EPOCHS = 4
 SEEDS = 5
 
