@@ -205,28 +205,33 @@ _SUMS: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
 def _fuse_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> None:
     after = _only_user(node)
     module = _module(net, after) if after else None
-    before = node.args[0]
-    assert isinstance(before, fx.Node)
-    if after and module and is_relu(module) and _is_sum(before):
-        both = _insert(net, before, _SumNorm(norm), tuple(before.all_input_nodes))
-        for old, index in ((before, 0), (after, 1)):
-            with net.graph.inserting_after(both):
-                old.replace_all_uses_with(net.graph.call_function(operator.getitem, (both, index)))
-        for old in (after, node, before):
-            net.graph.erase_node(old)
-        return
     if after and module and is_relu(module):
-        _replace(net, after, _Norm(norm, relu=True), node.args)
+        _fuse_norm_relu(net, node, after, norm)
     elif after and type(module) is QMetricReLU and _fusible_activation(module):
         _replace(net, after, _NormQMetric(norm, module), node.args)
+        net.graph.erase_node(node)
     elif after and (relu := _relu_of_sum(net, after)):
         residual = next(arg for arg in after.args if arg is not node)
         _replace(net, relu, _Norm(norm, relu=True), (*node.args, residual))
         net.graph.erase_node(after)
+        net.graph.erase_node(node)
     else:
         _replace(net, node, _Norm(norm, relu=False), node.args)
+
+
+def _fuse_norm_relu(net: fx.GraphModule, node: fx.Node, relu: fx.Node, norm: nn.BatchNorm2d) -> None:
+    before = node.args[0]
+    assert isinstance(before, fx.Node)
+    if not _is_sum(before):
+        _replace(net, relu, _Norm(norm, relu=True), node.args)
+        net.graph.erase_node(node)
         return
-    net.graph.erase_node(node)
+    both = _insert(net, before, _SumNorm(norm), tuple(before.all_input_nodes))
+    for old, index in ((before, 0), (relu, 1)):
+        with net.graph.inserting_after(both):
+            old.replace_all_uses_with(net.graph.call_function(operator.getitem, (both, index)))
+    for old in (relu, node, before):
+        net.graph.erase_node(old)
 
 
 def _only_user(node: fx.Node) -> fx.Node | None:
