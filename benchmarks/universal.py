@@ -43,7 +43,7 @@ def by_art(model: nn.Module, images: Tensor, seed: int) -> Tensor:
     """ART's perturbation, of the network that clips its input, as ours attack it."""
     random.seed(seed)  # it draws the order of the images from the global generators
     numpy.random.seed(seed)
-    with attacked(model) as network:
+    with attacked(model, images.device) as network:
         classifier = PyTorchClassifier(
             network, nn.CrossEntropyLoss(), input_shape=tuple(images.shape[1:]), nb_classes=CLASSES
         )

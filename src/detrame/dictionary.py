@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
 from math import isfinite
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from detrame.errors import check_count, unknown
+from detrame.modes import full_precision
 from detrame.prox import nonnegative_minimiser
 
 SPARSITY, DAMPING = 0.1, 0.1
@@ -201,7 +201,7 @@ class DictionaryConv2d(DictionaryLayer):
             channels = self.dictionary.shape[1]
             raise ValueError(f"expected images (batch, {channels}, height, width), got shape {tuple(x.shape)}")
         x = self._input(x)
-        with torch.autocast(x.device.type, enabled=False), _full_precision():
+        with full_precision(x.device):
             correlation = F.conv2d(x, self.dictionary, stride=self.stride, padding=self.padding)
             return self._code(correlation.movedim(1, -1)).movedim(-1, 1)
 
@@ -210,14 +210,6 @@ class DictionaryConv2d(DictionaryLayer):
         atoms, channels, *_ = self.dictionary.shape
         shape = f"{channels}, {atoms}, kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
         return f"{shape}, {super().extra_repr()}"
-
-
-def _full_precision() -> AbstractContextManager[None]:
-    """Convolutions in float32 proper: cuDNN's TF32, its default, would leave three digits of a correlation."""
-    cudnn = torch.backends.cudnn
-    return cudnn.flags(
-        enabled=cudnn.enabled, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False
-    )
 
 
 def _pair(name: str, value: int | Sequence[int], minimum: int = 1) -> tuple[int, int]:

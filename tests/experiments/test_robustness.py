@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from detrame import cli
+from detrame import cli, inference
 from detrame.errors import Failure
 from detrame.experiments import paper
 from detrame.experiments.results import result_name
@@ -123,9 +123,19 @@ def test_a_measurement_comes_back_whole(measured: Measured, tmp_path: Path) -> N
     assert torch.allclose(again.perturbations, measured.perturbations, atol=1e-3)
     path.with_suffix(".safetensors").unlink()
     assert read(path).perturbations is None
-    path.write_text("{}")
-    with pytest.raises(Failure, match="is not a measurement"):
+    path.write_text(path.read_text().replace('"precision"', '"digits"'))
+    with pytest.raises(Failure, match=r"is not a measurement \('precision'\)"):
         read(path)
+
+
+def test_no_figure_is_in_half_precision(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(device: torch.device) -> None:
+        raise AssertionError(device)
+
+    monkeypatch.setattr(inference, "precision", refused)
+    bench = Bench(network, Settings(crafting=4, images=4, seeds=(0,), passes=1), "cpu")
+    found = [bench.attack(name, [network.ball(0.1, "pixels")]) for name in ("uap", "pgd")]
+    assert {one.settings.precision for one in [*found, bench.noise([0.1], ["pixels"])]} == {"float32"}
 
 
 def test_noise_in_both_units(network: Network) -> None:

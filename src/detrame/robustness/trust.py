@@ -53,7 +53,7 @@ def checks(
     """
 
     def left(attacked_images: Tensor) -> float:
-        return accuracy(predict(model, attacked_images), labels)
+        return accuracy(predict(model, attacked_images, exact=True), labels)
 
     def through(source: nn.Module) -> float:
         return left(pgd(source, images, labels, ball, seed=seed))
