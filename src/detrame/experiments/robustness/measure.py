@@ -1,7 +1,7 @@
 """Attack a trained network and say what came of it: fooling rate and accuracy under attack, figure by figure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -108,7 +108,7 @@ class Measured:
         clean: accuracy on the unchanged test images, in percent.
         figures: one for each strength and seed.
         seconds: on the wall.
-        settings, environment: how, and where.
+        settings, environment: how, and where (the last of it, if not all at once).
         changed: some test images that universal perturbations change.
         perturbations: of the first seed, for each radius, in pixels: ``(K, C, H, W)``.
     """
@@ -127,6 +127,18 @@ class Measured:
     environment: dict[str, Any]
     changed: list[Changed] = field(default_factory=list)
     perturbations: Tensor | None = field(default=None, compare=False)
+
+    def joined(self, other: "Measured") -> "Measured":
+        """This and the same at further strengths, measured after it, as one."""
+        places = len(self.figures) // len(self.settings.seeds)
+        both = [part for part in (self.perturbations, other.perturbations) if part is not None]
+        return replace(
+            other,
+            figures=self.figures + other.figures,
+            seconds=self.seconds + other.seconds,
+            changed=self.changed + [one._replace(place=one.place + places) for one in other.changed],
+            perturbations=torch.cat(both) if len(both) == 2 else None,
+        )
 
 
 class Bench:
