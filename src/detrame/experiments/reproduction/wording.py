@@ -62,9 +62,10 @@ def ahead(evidence: Evidence) -> str:
 
 
 def tally(claims: list[Claim]) -> str:
-    """How the paper's claims in words fare, by finding."""
-    verdicts = Counter(finding.found.verdict for claim in claims for finding in claim.findings)
-    return ", ".join(f"{verdict} {count}" for verdict in Verdict if (count := verdicts[verdict]))
+    """How the paper's claims in words fare, by finding; those that runs may still change are counted apart."""
+    verdicts = Counter(finding.found[1:] for claim in claims for finding in claim.findings)
+    cases = [(verdict, so_far) for verdict in Verdict for so_far in (False, True)]
+    return ", ".join(f"{case[0]}{' so far' * case[1]} {count}" for case in cases if (count := verdicts[case]))
 
 
 def facts(evidence: Evidence) -> list[tuple[str, str]]:
