@@ -192,6 +192,17 @@ def test_seeds_shrink_the_error_of_a_gain(tmp_path: Path) -> None:
     assert pair.ours.error == pytest.approx(math.sqrt(2) * std / 2)
 
 
+def test_two_seeds_that_lie_close_are_not_certain(tmp_path: Path) -> None:
+    errors = []
+    for seeds in (1, 2, 3):
+        store_cell(tmp_path, "resnet110", "cifar10", 93.5, 93.8, seeds=seeds)
+        pair = Evidence.read(tmp_path).pair("resnet110", "cifar10")
+        assert pair
+        errors.append(pair.ours.error)
+    paper_error = math.hypot(0.14, 0.32)
+    assert errors == pytest.approx([paper_error, paper_error / math.sqrt(2), 0.1 * math.sqrt(2 / 3)])
+
+
 @pytest.mark.parametrize(("qmetric", "verdict"), [(80.0, Verdict.HOLDS), (60.0, Verdict.FAILS)])
 def test_plainnet_3(tmp_path: Path, qmetric: float, verdict: Verdict) -> None:
     store_cell(tmp_path, "plainnet3", "svhn", 30.0, qmetric)
