@@ -55,7 +55,8 @@ def ahead(evidence: Evidence) -> str:
     better = sum(gain.mean > 0 for gain in gains)
     clear = Counter(weigh(gain, Gain(0.0, 0.0)) for gain in gains if gain.error)  # 0: no spread is known
     said = f"Q-Metric is ahead of ReLU in {better} of {len(gains)} networks run with both, "
-    said += f"in {clear[Verdict.HOLDS]} by more than two standard errors (of the paper's spread, where it is larger and we have fewer than three seeds)"
+    said += f"in {clear[Verdict.HOLDS]} by more than two standard errors "
+    said += "(of the paper's spread, where it is larger and we have fewer than three seeds)"
     return f"{said}; in {clear[Verdict.FAILS]} it is behind by as much." if clear[Verdict.FAILS] else f"{said}."
 
 
