@@ -22,8 +22,8 @@ class DictionaryLayer(nn.Module):
 
     .. math:: \arg\min_{a \ge 0} \tfrac12 |x - Da|^2 + \lambda |a|_1 + \tfrac{\alpha}{2} |a|^2 + d'a
 
-    The code is the minimiser itself, solved in float64 to 1e-11 (:func:`detrame.prox.nonnegative_minimiser`), and its
-    gradient is that of the optimality condition: no iteration is unrolled, and none is kept. How long a code takes
+    The code is the minimiser itself, solved in float64 to 1e-11 (:func:`detrame.prox.nonnegative_minimiser`; a
+    warning says where atoms are too nearly dependent for that), and its gradient is that of the optimality condition: no iteration is unrolled, and none is kept. How long a code takes
     depends on the data, which a CUDA graph cannot follow: hence ``capturable`` is False.
 
     The dictionary starts with random atoms of unit norm. ``sparsity``, ``damping`` (scalars) and ``shift`` (``(k,)``,
