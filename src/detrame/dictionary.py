@@ -23,8 +23,9 @@ class DictionaryLayer(nn.Module):
     .. math:: \arg\min_{a \ge 0} \tfrac12 |x - Da|^2 + \lambda |a|_1 + \tfrac{\alpha}{2} |a|^2 + d'a
 
     The code is the minimiser itself, solved in float64 to 1e-11 (:func:`detrame.prox.nonnegative_minimiser`; a
-    warning says where atoms are too nearly dependent for that), and its gradient is that of the optimality condition: no iteration is unrolled, and none is kept. How long a code takes
-    depends on the data, which a CUDA graph cannot follow: hence ``capturable`` is False.
+    warning says where atoms are too nearly dependent for that), and its gradient is that of the optimality condition:
+    no iteration is unrolled, and none is kept. How long a code takes depends on the data, which a CUDA graph cannot
+    follow: hence ``capturable`` is False.
 
     The dictionary starts with random atoms of unit norm. ``sparsity``, ``damping`` (scalars) and ``shift`` (``(k,)``,
     zero at first) are parameters if they are `learned`, else buffers.
@@ -153,7 +154,8 @@ class DictionaryConv2d(DictionaryLayer):
 
     .. math:: \arg\min_{a \ge 0} \tfrac12 |x - Da|^2 + \lambda |a|_1 + \tfrac{\alpha}{2} |a|^2 + d'a
 
-    for every patch x that a convolution of this kernel, stride and zero padding would look at.
+    for every patch x that a convolution of this kernel, stride and zero padding would look at. On a GPU the
+    correlations are in float32 proper; their gradient may be in TF32, as cuDNN's flag stands in the backward pass.
 
     Args:
         in_channels: C.

@@ -56,7 +56,7 @@ class DeTraMeClassifier(NetworkClassifier):
         validation_scores_: with `early_stopping`, the accuracy on the held-out samples after each epoch.
         image_shape_: ``(channels, height, width)`` seen in `fit`; None for feature vectors.
 
-    In float64 where X is, otherwise in float32.
+    In float32 where X is, or is 8-bit images; otherwise in float64.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -1,9 +1,9 @@
 """One perturbation for all images (Moosavi-Dezfooli, Fawzi, Fawzi and Frossard, CVPR 2017), in three forms.
 
-`sequential` is the algorithm as published: image by image, DeepFool's increment is added wherever the network is not
-fooled yet. `batched` adds up the increments of many images at once. `gradient` leaves DeepFool out and descends the
-margin of the network directly, which is stronger. All craft any number of perturbations side by side, each with a
-radius and a seed of its own.
+`sequential` is the algorithm as published, on clipped pixels: image by image, DeepFool's increment is added wherever
+the network is not fooled yet. `batched` adds up the increments of many images at once. `gradient` leaves DeepFool out
+and descends the margin of the network directly, which is stronger. All craft any number of perturbations side by side,
+each with a radius and a seed of its own.
 """
 
 from collections.abc import Callable, Sequence
