@@ -110,7 +110,9 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         classes, labels = np.unique(targets, return_inverse=True)
         if warm and not np.array_equal(classes, self.classes_):
             raise ValueError(f"warm_start needs the classes of the last fit, {self.classes_}, got {classes}")
-        by_class = compute_class_weight(class_weight, classes=classes, y=targets, sample_weight=weights)
+        with np.errstate(divide="ignore"):  # a class of no weight has none to be balanced
+            by_class = compute_class_weight(class_weight, classes=classes, y=targets, sample_weight=weights)
+        by_class = np.nan_to_num(by_class, posinf=0.0)
         seed = check_random_state(self.random_state).randint(2**31)
         train, held = _samples(inputs, labels, weights * by_class[labels], validation_fraction, seed, device)
         with _seeded(seed, device):
@@ -121,6 +123,7 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         self.network_, self.classes_ = network, classes
         self.n_iter_, self.loss_curve_ = history.epochs, history.losses
+        self.__dict__.pop("validation_scores_", None)  # of a fit before this one
         if held is not None:
             self.validation_scores_ = history.scores
         self._n_features_out = self._codes(train.x[:1]).shape[1]
