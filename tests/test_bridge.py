@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import detrame
-from detrame import DictionaryConv2d, DictionaryLinear, QMetricReLU, prox
+from detrame import DictionaryConv2d, DictionaryLinear, QMetricReLU, bridge, prox
 from detrame.activations import q_metric_relus
 from detrame.dictionary import DictionaryLayer
 from detrame.inference import predict
@@ -56,6 +56,7 @@ def difference(ours: Tensor, theirs: Tensor) -> float:
         pytest.param(1000.0, torch.float64, 1, 1e-10, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.filterwarnings("ignore:a dictionary layer needs")  # of a condition number of 1000
 def test_whole_networks_agree(number: float, dtype: torch.dtype, seed: int, agreement: float) -> None:
     torch.manual_seed(seed)
     net = detrame.create_model("ddl9", width=1 / 12, in_channels=1).to(dtype)
@@ -113,6 +114,13 @@ def test_the_iterations_can_be_given_or_follow_from_the_tolerance() -> None:
         assert (error <= 2 * tolerance * layer(x).norm(dim=1)).all()
         iterations.append(activation.iterations)
     assert iterations[1] == pytest.approx(2 * iterations[0], abs=2)
+
+
+def test_a_warning_tells_of_very_many_iterations() -> None:
+    layer = DictionaryLinear(2, 4, damping=1e-5, dtype=torch.float64)
+    with pytest.warns(UserWarning, match=r"needs \d+,\d{3},?\d* iterations, as its atoms are nearly dependent"):
+        detrame.from_dictionary(layer)
+    detrame.from_dictionary(layer, iterations=20_000)  # asked for
 
 
 def test_one_atom_takes_one_iteration() -> None:
@@ -192,6 +200,30 @@ def test_a_learned_layer_is_some_way_from_its_nearest_dictionary() -> None:
     assert beside.distance == pytest.approx((outside.sqrt() / taps.norm()).item(), rel=1e-6)
 
 
+def test_the_factor_and_the_damping_are_the_best_of_those_not_below_0() -> None:
+    draw = torch.Generator().manual_seed(0)
+    grid = torch.linspace(0, 3, 301, dtype=torch.float64)
+    edges = set()
+    for _ in range(20):
+        metric, gram = (m @ m.mT for m in torch.randn(2, 3, 2, generator=draw, dtype=torch.float64))
+        factor, damping = bridge._fit(metric, gram)
+        fits = grid[:, None, None, None] * gram + grid[:, None, None] * torch.eye(3)
+        best = (metric - fits).square().sum((2, 3)).min()
+        assert (metric - factor * gram - damping * torch.eye(3)).square().sum() <= best
+        edges.add((factor == 0, damping == 0))
+    assert edges >= {(False, False), (True, False)}
+
+
+def test_where_atoms_are_no_help_there_are_none() -> None:
+    transform, activation = converted_pair(DictionaryLinear(2, 3, damping=0.5, dtype=torch.float64))
+    with torch.no_grad():
+        transform.weight.zero_()
+    found = detrame.nearest_dictionary(transform, activation)
+    assert not found.layer.matrix.any()
+    assert found.layer.damping > 0
+    assert 0 < found.distance < 1  # what of the metric is no multiple of the identity
+
+
 def test_channels_that_determine_nothing_are_left_out_and_told() -> None:
     transform = nn.Conv2d(2, 5, 3, padding=1, bias=False)
     activation = QMetricReLU(5, 1, init="random")
@@ -222,4 +254,5 @@ def test_a_metric_without_coupling_stands_for_orthogonal_atoms() -> None:
     assert found.distance == pytest.approx(0, abs=1e-12)
     nn.init.zeros_(transform.weight)
     nothing = detrame.nearest_dictionary(transform, activation)
-    assert nothing.distance == 1
+    assert nothing.layer.damping.item() > 0  # it says all there is to say
+    assert nothing.distance == pytest.approx(0, abs=1e-12)

@@ -135,8 +135,17 @@ def test_a_sample_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
     x, dictionary = coding_problem(50, 16, 64)
     code, residual = active_set.solve(dictionary.T @ dictionary, x @ dictionary - 0.01)
     assert residual.max() > active_set.TOLERANCE
+    with pytest.warns(UserWarning, match="some codes are not solved to 1e-11"):
+        nonnegative_minimiser(dictionary.T @ dictionary, x @ dictionary - 0.01)
     assert code.isfinite().all()
     assert code.min() >= 0
+
+
+def test_nearly_dependent_atoms_are_still_told_apart() -> None:
+    gap = 2.0**-43  # H has the eigenvalues 2 - gap and gap, and the code (3, 1) / 4, but for rounding
+    hessian = torch.tensor([[1, 1 - gap], [1 - gap, 1]], dtype=torch.float64)
+    target = torch.tensor([[1 + gap / 4, 1 - gap / 4]], dtype=torch.float64)
+    assert torch.allclose(nonnegative_minimiser(hessian, target), target.new_tensor([[0.75, 0.25]]), atol=0.01)
 
 
 def test_large_batches_are_solved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from dataclasses import dataclass
 from typing import overload
 
@@ -15,6 +16,7 @@ from detrame.errors import check_count
 from detrame.prox import convergence, dual_frame, extreme_eigenvalues, metric, recover, reparametrise, shift
 
 _WORTH = 2  # times as many iterations the paper's own form may take before the preconditioned form is preferred
+_MANY = 10_000  # iterations, beyond which to warn
 
 
 @overload
@@ -94,10 +96,18 @@ def _activation(layer: DictionaryLayer, metric: Tensor, iterations: int | None, 
     like, convolutional = layer.dictionary, isinstance(layer, DictionaryConv2d)
     tolerance = 4 * torch.finfo(like.dtype).eps if tolerance is None else tolerance
     theta, rate = _fastest(metric, tolerance)
+    if iterations is None:
+        iterations = _iterations(rate, tolerance)
+        if iterations > _MANY:
+            warnings.warn(
+                f"a dictionary layer needs {iterations:,} iterations, as its atoms are nearly dependent: give "
+                "iterations or a larger tolerance, or raise its damping",
+                stacklevel=2,
+            )
     activation = QMetricReLU(
         len(metric),
         1 if convolutional else None,
-        _iterations(rate, tolerance) if iterations is None else iterations,
+        iterations,
         dim=2 if convolutional else 0,
         zero_diagonal=theta is None,
         device=like.device,
@@ -163,7 +173,8 @@ def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU
 
     The Q-Metric ReLU determines Q, lambda and beta up to one factor s (:func:`detrame.prox.recover`), and then
     :math:`D = s\,(QW)'` by Theorem 1, W being the weight. The factor and alpha >= 0 are those for which
-    :math:`sQ` is nearest to :math:`D'D + \alpha I`. A layer made by :func:`from_dictionary` gives its dictionary back.
+    :math:`sQ` is nearest to :math:`D'D + \alpha I`; where atoms are no help, s and all of them are 0. A layer made by
+    :func:`from_dictionary` gives its dictionary back.
 
     Args:
         transform: the linear layer; a norm after it must have been folded into it (:func:`detrame.fold`).
@@ -193,12 +204,13 @@ def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU
     fitted = torch.zeros_like(known)
     fitted[..., middle] = factor * gram + damping * torch.eye(len(gram)).to(gram)
     distance = (known - fitted).norm() / known.norm()
+    scale = factor or 1.0  # without atoms, every scale of what is left is the same problem
     layer = _dictionary_layer(
-        transform, factor * columns, factor * sparsity.mean().item(), factor * (damping + found.ridge)
+        transform, factor * columns, scale * sparsity.mean().item(), scale * (damping + found.ridge)
     )
-    layer.shift.copy_(factor * (sparsity - sparsity.mean()))
+    layer.shift.copy_(scale * (sparsity - sparsity.mean()))
     if transform.bias is not None:
-        layer.shift.sub_(factor * (centre @ transform.bias.double()))
+        layer.shift.sub_(scale * (centre @ transform.bias.double()))
     return NearestDictionary(layer, found.determined, distance.item(), found.asymmetry)
 
 
@@ -210,9 +222,11 @@ def _fit(metric: Tensor, gram: Tensor) -> tuple[float, float]:
     if determinant > 1e-12 * squared * size:
         factor = (product * size - metric_trace * trace) / determinant
         damping = (metric_trace - factor * trace) / size
-        if factor >= 0 and damping >= 0:
-            return factor, damping
-    return (max(product / squared, 0.0) if squared else 0.0), 0.0
+    else:
+        factor, damping = (product / squared if squared else 0.0), 0.0
+    if factor <= 0:
+        return 0.0, metric_trace / size
+    return (factor, damping) if damping >= 0 else (max(product / squared, 0.0), 0.0)
 
 
 def _dictionary_layer(

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
 from math import isfinite
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from detrame.errors import check_count, unknown
+from detrame.modes import full_precision
 from detrame.prox import nonnegative_minimiser
 
 SPARSITY, DAMPING = 0.1, 0.1
@@ -22,9 +22,10 @@ class DictionaryLayer(nn.Module):
 
     .. math:: \arg\min_{a \ge 0} \tfrac12 |x - Da|^2 + \lambda |a|_1 + \tfrac{\alpha}{2} |a|^2 + d'a
 
-    The code is the minimiser itself, solved in float64 to 1e-11 (:func:`detrame.prox.nonnegative_minimiser`), and its
-    gradient is that of the optimality condition: no iteration is unrolled, and none is kept. How long a code takes
-    depends on the data, which a CUDA graph cannot follow: hence ``capturable`` is False.
+    The code is the minimiser itself, solved in float64 to 1e-11 (:func:`detrame.prox.nonnegative_minimiser`; a
+    warning says where atoms are too nearly dependent for that), and its gradient is that of the optimality condition:
+    no iteration is unrolled, and none is kept. How long a code takes depends on the data, which a CUDA graph cannot
+    follow: hence ``capturable`` is False.
 
     The dictionary starts with random atoms of unit norm. ``sparsity``, ``damping`` (scalars) and ``shift`` (``(k,)``,
     zero at first) are parameters if they are `learned`, else buffers.
@@ -153,7 +154,8 @@ class DictionaryConv2d(DictionaryLayer):
 
     .. math:: \arg\min_{a \ge 0} \tfrac12 |x - Da|^2 + \lambda |a|_1 + \tfrac{\alpha}{2} |a|^2 + d'a
 
-    for every patch x that a convolution of this kernel, stride and zero padding would look at.
+    for every patch x that a convolution of this kernel, stride and zero padding would look at. On a GPU the
+    correlations are in float32 proper; their gradient may be in TF32, as cuDNN's flag stands in the backward pass.
 
     Args:
         in_channels: C.
@@ -201,7 +203,7 @@ class DictionaryConv2d(DictionaryLayer):
             channels = self.dictionary.shape[1]
             raise ValueError(f"expected images (batch, {channels}, height, width), got shape {tuple(x.shape)}")
         x = self._input(x)
-        with torch.autocast(x.device.type, enabled=False), _full_precision():
+        with full_precision(x.device):
             correlation = F.conv2d(x, self.dictionary, stride=self.stride, padding=self.padding)
             return self._code(correlation.movedim(1, -1)).movedim(-1, 1)
 
@@ -210,14 +212,6 @@ class DictionaryConv2d(DictionaryLayer):
         atoms, channels, *_ = self.dictionary.shape
         shape = f"{channels}, {atoms}, kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
         return f"{shape}, {super().extra_repr()}"
-
-
-def _full_precision() -> AbstractContextManager[None]:
-    """Convolutions in float32 proper: cuDNN's TF32, its default, would leave three digits of a correlation."""
-    cudnn = torch.backends.cudnn
-    return cudnn.flags(
-        enabled=cudnn.enabled, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False
-    )
 
 
 def _pair(name: str, value: int | Sequence[int], minimum: int = 1) -> tuple[int, int]:

@@ -10,20 +10,20 @@ from torch import Tensor, nn
 from detrame.activations import CoupledReLU, QMetricReLU
 from detrame.dictionary import DictionaryLayer
 from detrame.functional import q_metric_relu
-from detrame.modes import capturable, evaluating, warm_up
+from detrame.modes import capturable, evaluating, full_precision, warm_up
 
 
-def predict(model: nn.Module, images: Tensor, *, batch_size: int = 1000) -> Tensor:
+def predict(model: nn.Module, images: Tensor, *, batch_size: int = 1000, exact: bool = False) -> Tensor:
     """Logits ``(N, classes)`` in float32 of images ``(N, C, H, W)``: uint8, or float pixels in [0, 1].
 
-    In eval mode, on the device of the images, in bfloat16 on a GPU.
+    In eval mode, on the device of the images; in bfloat16 on a GPU, unless `exact`: in float32 proper.
     """
-    return torch.cat([_logits(model, batch) for batch in torch.split(images, batch_size)])
+    return torch.cat([_logits(model, batch, exact) for batch in torch.split(images, batch_size)])
 
 
 @torch.no_grad()
-def _logits(model: nn.Module, batch: Tensor) -> Tensor:
-    with evaluating(model), precision(batch.device):
+def _logits(model: nn.Module, batch: Tensor, exact: bool = False) -> Tensor:
+    with evaluating(model), (full_precision if exact else precision)(batch.device):
         return model(as_pixels(batch)).float()
 
 

@@ -1,4 +1,4 @@
-"""How a network can be run: in eval mode without leaving a trace, or captured."""
+"""How a network can be run: in eval mode without leaving a trace, in full precision, or captured."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +17,18 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes.items():
             module.training = training
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Float32 proper inside the block: no autocast on `device`, and no TF32, cuDNN's default, which keeps three digits.
+
+    A gradient is computed as the flag stands in its backward pass, so that belongs in the block too.
+    """
+    cudnn = torch.backends.cudnn
+    kept = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
+    with torch.autocast(device.type, enabled=False), cudnn.flags(**kept, allow_tf32=False):
+        yield
 
 
 def capturable(model: nn.Module) -> bool:

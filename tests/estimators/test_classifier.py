@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,30 @@ def test_warm_start_goes_on(digits: Digits) -> None:
         model.fit(digits.X[digits.y < 5], digits.y[digits.y < 5])
     with pytest.raises(ValueError, match="X has 63 features, but DeTraMeClassifier is expecting 64"):
         model.fit(digits.X[:, 1:], digits.y)
+
+
+def test_warm_start_refuses_another_network(digits: Digits) -> None:
+    model = quick(network=(8,), max_iter=1, warm_start=True).fit(digits.X, digits.y)
+    model.set_params(network=[8]).fit(digits.X, digits.y)
+    for changed in ({"network": (9,)}, {"iterations": 3}, {"activation": "relu"}):
+        other = deepcopy(model).set_params(**changed)
+        with pytest.raises(ValueError, match="warm_start goes on with the"):
+            other.fit(digits.X, digits.y)
+        other.set_params(warm_start=False).fit(digits.X, digits.y)
+
+
+def test_validation_scores_are_those_of_the_last_fit(digits: Digits) -> None:
+    model = quick(network=(8,), max_iter=1, early_stopping=True).fit(digits.X, digits.y)
+    assert len(model.validation_scores_) == 1
+    model.set_params(early_stopping=False).fit(digits.X, digits.y)
+    assert not hasattr(model, "validation_scores_")
+
+
+def test_a_class_of_no_weight_can_be_balanced(digits: Digits) -> None:
+    weights = (digits.y != 3).astype(float)
+    model = quick(network=(8,), max_iter=1, class_weight="balanced").fit(digits.X, digits.y, weights)
+    assert np.isfinite(model.loss_curve_).all()
+    assert np.isfinite(model.decision_function(digits.X)).all()
 
 
 def test_batches_are_used_where_they_are_asked_for(digits: Digits) -> None:

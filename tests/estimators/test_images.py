@@ -42,8 +42,7 @@ def test_every_family_codes_and_pickles(network: str, digits: Digits) -> None:
     model = quick(network, max_iter=1).fit(images, labels)
     codes = model.transform(images)
     assert codes.shape == (30, len(model.get_feature_names_out()))
-    if not network.startswith("ddl"):  # whose codes pass through batch norm on their way
-        assert codes.min() >= 0
+    assert codes.min() >= 0
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copy.predict_proba(images), model.predict_proba(images))
 
@@ -78,5 +77,9 @@ def test_wrong_images(digits: Digits) -> None:
     with pytest.raises(ValueError, match="ddl3 takes no activation"):
         quick("ddl3", activation="relu").fit(digits.images, digits.y)
     model = quick().fit(digits.images, digits.y)
+    with pytest.raises(
+        ValueError, match=r"float images must lie in \[0, 1\] \(or be uint8\), got values from 0 to 255"
+    ):
+        model.predict(digits.images.astype(float))
     with pytest.raises(ValueError, match=r"X has images of shape \(1, 4, 16\), but .* expecting \(1, 8, 8\)"):
         model.predict(digits.images.reshape(-1, 1, 4, 16))

@@ -4,11 +4,12 @@ import json
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 
-from detrame import cli
+from detrame import cli, inference
 from detrame.errors import Failure
 from detrame.experiments import paper
 from detrame.experiments.results import result_name
@@ -123,9 +124,19 @@ def test_a_measurement_comes_back_whole(measured: Measured, tmp_path: Path) -> N
     assert torch.allclose(again.perturbations, measured.perturbations, atol=1e-3)
     path.with_suffix(".safetensors").unlink()
     assert read(path).perturbations is None
-    path.write_text("{}")
-    with pytest.raises(Failure, match="is not a measurement"):
+    path.write_text(path.read_text().replace('"precision"', '"digits"'))
+    with pytest.raises(Failure, match=r"is not a measurement \('precision'\)"):
         read(path)
+
+
+def test_no_figure_is_in_half_precision(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(device: torch.device) -> None:
+        raise AssertionError(device)
+
+    monkeypatch.setattr(inference, "precision", refused)
+    bench = Bench(network, Settings(crafting=4, images=4, seeds=(0,), passes=1), "cpu")
+    found = [bench.attack(name, [network.ball(0.1, "pixels")]) for name in ("uap", "pgd")]
+    assert {one.settings.precision for one in [*found, bench.noise([0.1], ["pixels"])]} == {"float32"}
 
 
 def test_noise_in_both_units(network: Network) -> None:
@@ -220,6 +231,34 @@ def test_reproduce_uap(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> N
     keys = {"model", "dataset", "activation", "radius", "unit", "paper", "mean", "std", "n"}
     assert all(keys <= set(row) and row["paper"] is None for row in rows)
     assert cli.run(["reproduce", "uap", "--show", "--models", "plainnet6", "--json"]) == 2
+
+
+def test_a_call_cut_short_loses_one_strength_at_most(
+    network: Network, on_digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(crafting=20, images=20, seeds=(0, 1), passes=1)
+    run = partial(tables.run_missing, [network], ["uap-gradient"], settings, on_digits, device="cpu", minutes=1)
+    clock = iter([0.0] * 5 + [61.0])  # the second of three radii is not done when the time is over
+    monkeypatch.setattr(tables, "monotonic", lambda: next(clock))
+    with pytest.raises(Failure, match="stopped after 1 minutes"):
+        run()
+    assert [figure.radius for figure in stored(on_digits, "uap-gradient")[0].figures] == [0.05, 0.05]
+    assert len(tables.missing([network], ["uap-gradient"], settings, on_digits)) == 1
+    monkeypatch.setattr(tables, "monotonic", lambda: 0.0)
+    with patch.object(Bench, "attack", autospec=True, side_effect=Bench.attack) as attack:
+        run()
+    assert [call.args[2] for call in attack.call_args_list] == [
+        [network.ball(0.1, "pixels")],
+        [network.ball(0.1, "normalised")],
+    ]
+    (found,) = stored(on_digits, "uap-gradient")
+    whole = Bench(network, settings, "cpu").attack("uap-gradient", tables.balls(network))
+    assert (found.figures, found.changed) == (whole.figures, whole.changed)
+    assert found.perturbations is not None
+    assert whole.perturbations is not None
+    assert torch.allclose(found.perturbations, whole.perturbations, atol=1e-3)
+    other = Network(network.recipe, "another run", network.run)
+    assert len(tables.missing([network, other], ["uap-gradient"], settings, on_digits)) == 1
 
 
 def test_other_settings_are_another_measurement(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> None:

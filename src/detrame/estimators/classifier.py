@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -32,8 +33,8 @@ class DeTraMeClassifier(NetworkClassifier):
 
     Args:
         network: the widths of the hidden layers, for X ``(N, features)``; or the name of a network, as "plainnet3", for
-            images X ``(N, channels, height, width)``, uint8 or float. An image network normalises its input by the mean
-            and std of the training pixels; scale features yourself, as with StandardScaler.
+            images X ``(N, channels, height, width)``, uint8 or float in [0, 1]. An image network normalises its input
+            by the mean and std of the training pixels; scale features yourself, as with StandardScaler.
         network_options: "width" and "norm" of a network by name, as ``{"width": 0.5}``; see
             :func:`detrame.create_model`.
         activation: "qmetric" (unless said), "relu" or another the library knows by name; a dictionary network, as
@@ -47,7 +48,7 @@ class DeTraMeClassifier(NetworkClassifier):
         early_stopping: hold out `validation_fraction` of the samples, and end with the weights that were best on them.
         class_weight: a dict of weights by label, or "balanced".
         random_state: draws the weights, the order, the dropout and the samples held out; the global state is untouched.
-        warm_start: whether `fit` goes on from the weights of the last one.
+        warm_start: whether `fit` goes on from the weights of the last one, with the same network.
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
         verbose: whether to print a line an epoch.
 
@@ -56,7 +57,7 @@ class DeTraMeClassifier(NetworkClassifier):
         validation_scores_: with `early_stopping`, the accuracy on the held-out samples after each epoch.
         image_shape_: ``(channels, height, width)`` seen in `fit`; None for feature vectors.
 
-    In float64 where X is, otherwise in float32.
+    In float32 where X is, or is 8-bit images; otherwise in float64.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -70,6 +71,9 @@ class DeTraMeClassifier(NetworkClassifier):
         "warm_start": ["boolean"],
         **NetworkClassifier._parameter_constraints,
     }
+
+    # What the network of the last fit was made of.
+    _built: tuple[str | tuple[int, ...], dict[str, Any], str | None, int]
 
     def __init__(
         self,
@@ -112,7 +116,15 @@ class DeTraMeClassifier(NetworkClassifier):
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on X, ``(N, features)`` or ``(N, C, H, W)``, with labels y ``(N,)`` and weights >= 0 ``(N,)``."""
-        return self._fit(
+        self._validate_params()
+        network = self.network if isinstance(self.network, str) else tuple(self.network)
+        wanted = (network, self.network_options or {}, self.activation, self.iterations)
+        if self.warm_start and hasattr(self, "network_") and wanted != self._built:
+            raise ValueError(
+                f"warm_start goes on with the (network, network_options, activation, iterations) of the last fit, "
+                f"{self._built}, got {wanted}: set warm_start=False, or fit a clone"
+            )
+        self._fit(
             X,
             y,
             sample_weight,
@@ -120,6 +132,8 @@ class DeTraMeClassifier(NetworkClassifier):
             validation_fraction=self.validation_fraction if self.early_stopping else 0.0,
             warm_start=self.warm_start,
         )
+        self._built = deepcopy(wanted)
+        return self
 
     def _check(self, X: ArrayLike, y: ArrayLike | str = "no_validation", *, reset: bool) -> Any:
         if reset:
@@ -132,6 +146,11 @@ class DeTraMeClassifier(NetworkClassifier):
             raise ValueError(
                 f"Expected 4D array (n_samples, channels, height, width) for network={self.network!r}, "
                 f"got {array.ndim}D array instead: reshape the images, or give widths of layers, as network=(128,)"
+            )
+        if array.dtype != np.uint8 and not (array.min() >= 0 and array.max() <= 1):
+            raise ValueError(
+                f"float images must lie in [0, 1] (or be uint8), got values from {array.min():.3g} to "
+                f"{array.max():.3g}: divide them by the largest value a pixel can have"
             )
         if reset:
             self.image_shape_, self.n_features_in_ = array.shape[1:], math.prod(array.shape[1:])

@@ -22,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from detrame.dictionary import DictionaryLayer
 from detrame.estimators.loop import Loop, Samples, scores
 from detrame.estimators.losses import Loss
 from detrame.training import pick_device
@@ -109,7 +110,9 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         classes, labels = np.unique(targets, return_inverse=True)
         if warm and not np.array_equal(classes, self.classes_):
             raise ValueError(f"warm_start needs the classes of the last fit, {self.classes_}, got {classes}")
-        by_class = compute_class_weight(class_weight, classes=classes, y=targets, sample_weight=weights)
+        with np.errstate(divide="ignore"):  # a class of no weight has none to be balanced
+            by_class = compute_class_weight(class_weight, classes=classes, y=targets, sample_weight=weights)
+        by_class = np.nan_to_num(by_class, posinf=0.0)
         seed = check_random_state(self.random_state).randint(2**31)
         train, held = _samples(inputs, labels, weights * by_class[labels], validation_fraction, seed, device)
         with _seeded(seed, device):
@@ -120,6 +123,7 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         self.network_, self.classes_ = network, classes
         self.n_iter_, self.loss_curve_ = history.epochs, history.losses
+        self.__dict__.pop("validation_scores_", None)  # of a fit before this one
         if held is not None:
             self.validation_scores_ = history.scores
         self._n_features_out = self._codes(train.x[:1]).shape[1]
@@ -143,7 +147,11 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         return softmax(logits, axis=1)
 
     def transform(self, X: ArrayLike) -> np.ndarray:
-        """The sparse codes that the class layer sees, ``(N, codes)``; those of an image are flattened."""
+        """The sparse codes of the last hidden layer, ``(N, codes)``.
+
+        Those of an image are flattened, or pooled over the image where the network pools them before its class layer,
+        as residual ones do.
+        """
         check_is_fitted(self)
         return self._codes(self._input(X)).cpu().numpy()
 
@@ -153,10 +161,14 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         return torch.as_tensor(_writeable(self._check(X, reset=False)), device=device)
 
     def _codes(self, x: Tensor) -> Tensor:
-        """What the last linear map of the network is given."""
+        """What the last dictionary layer gives (a batch norm may follow), or else what the last linear map is given."""
         seen: list[Tensor] = []
-        *_, class_layer = (module for module in self.network_.modules() if isinstance(module, nn.Linear | nn.Conv2d))
-        handle = class_layer.register_forward_pre_hook(lambda module, args: seen.append(args[0].flatten(1)))
+        modules = [*self.network_.modules()]
+        if dictionaries := [module for module in modules if isinstance(module, DictionaryLayer)]:
+            handle = dictionaries[-1].register_forward_hook(lambda module, args, code: seen.append(code.flatten(1)))
+        else:
+            *_, class_layer = (module for module in modules if isinstance(module, nn.Linear | nn.Conv2d))
+            handle = class_layer.register_forward_pre_hook(lambda module, args: seen.append(args[0].flatten(1)))
         try:
             scores(self.network_, x)
         finally:

@@ -7,6 +7,7 @@ semismooth Newton step), and go back to FISTA, for twice as many steps, where th
 """
 
 import math
+import warnings
 from typing import Any, cast
 
 import torch
@@ -19,7 +20,7 @@ _FIRST_STEPS = 32  # of FISTA; doubled whenever it is called again
 _EXCHANGES = 4  # between two calls of FISTA
 _CALLS = 12  # of FISTA, before a sample is given up: a hundred thousand steps
 _SINGLE_PRECISION_CALLS = 3  # where these do not tell the support, only double precision can
-_SINGULAR = 1e-12  # the square of a pivot, for a unit diagonal, below which a system counts as singular
+_SINGULAR = 1e-15  # the square of a pivot, for a unit diagonal, below which a system counts as singular
 _FILTER = 1e-8  # eigenvalues well below it are left out of the inverse of a singular system
 _SQUARINGS = 6  # of the matrix, for the bound on its norm
 _LARGEST_PART = 1 << 24  # codes that are solved for together: an array of them in float64 takes 128 MiB
@@ -32,11 +33,12 @@ def nonnegative_minimiser(hessian: Tensor, target: Tensor) -> Tensor:
 
     .. math:: \arg\min_{u \ge 0} \tfrac12 u'Hu - g'u
 
-    Solved in float64 until every sample meets the optimality condition to 1e-11 of its largest code, whatever the
-    precision of the arguments. The derivative is that of the condition at the solution, :math:`H_{AA} u_A = g_A` on
-    the active set :math:`A = \{i: u_i > 0\}`: with :math:`w_A = H_{AA}^{-1} v_A` and 0 elsewhere, a gradient v of the
-    code gives w for g and :math:`-(w u' + u w') / 2` for H. It needs no record of how the solution was found. Where
-    :math:`H_{AA}` is singular the code is not unique, and w is the one of least norm.
+    Solved in float64, whatever the precision of the arguments, until a sample meets the optimality condition to 1e-11
+    of its largest code, or is given up after a hundred thousand steps; then a warning says so. The derivative is that
+    of the condition at the solution, :math:`H_{AA} u_A = g_A` on the active set :math:`A = \{i: u_i > 0\}`: with
+    :math:`w_A = H_{AA}^{-1} v_A` and 0 elsewhere, a gradient v of the code gives w for g and
+    :math:`-(w u' + u w') / 2` for H. It needs no record of how the solution was found. Where :math:`H_{AA}` is singular
+    the code is not unique, and w is the one of least norm.
 
     Args:
         hessian: H, ``(k, k)``, symmetric and positive semidefinite; where it is singular, -g must keep the minimum
@@ -54,7 +56,7 @@ class _Minimiser(torch.autograd.Function):
     def forward(ctx: Any, hessian: Tensor, target: Tensor) -> Tensor:
         size = target.shape[-1]
         parts = torch.split(target.reshape(-1, size), max(1, _LARGEST_PART // size))
-        code = torch.cat([solve(hessian, part)[0].to(target.dtype) for part in parts])
+        code = torch.cat([_solved(hessian, part).to(target.dtype) for part in parts])
         ctx.save_for_backward(hessian, code)
         return code.reshape(target.shape)
 
@@ -99,6 +101,18 @@ def solve(hessian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
             support = better > 0
     code[row], residual[row] = guess, _improved(guess, unit, target)[1]
     return code * scale, residual
+
+
+def _solved(hessian: Tensor, target: Tensor) -> Tensor:
+    """The codes of :func:`solve`; a warning, the same every time so that it is shown once, if a sample was given up."""
+    code, residual = solve(hessian, target)
+    if (residual > TOLERANCE).any():
+        warnings.warn(
+            f"some codes are not solved to {TOLERANCE:g} of the largest: their atoms are nearly dependent, so a larger "
+            "damping would help",
+            stacklevel=2,
+        )
+    return code
 
 
 def _improved(code: Tensor, hessian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,8 @@
-"""A network as an attack sees it: frozen, in eval mode, its input clipped to valid pixels."""
+"""A network as an attack sees it: frozen, in eval mode, in full precision, its input clipped to valid pixels.
+
+Half precision would round small perturbations away, and with them gradients and what they change: attacks that fail
+for it look like robustness.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from detrame.inference import accuracy, as_pixels, fooling_rate, precision, predict
-from detrame.modes import evaluating
+from detrame.inference import accuracy, as_pixels, fooling_rate, predict
+from detrame.modes import evaluating, full_precision
 
 SAMPLE = 16  # images, enough to tell logits from probabilities
 
@@ -29,7 +33,7 @@ def check_images(images: Tensor) -> Tensor:
 
 def check_logits(model: nn.Module, images: Tensor) -> None:
     """A ValueError if `model` outputs probabilities, whose gradients would hide how close the decision is."""
-    outputs = predict(model, images[:SAMPLE])
+    outputs = predict(model, images[:SAMPLE], exact=True)
     if outputs.ndim != 2:
         raise ValueError(f"the network must output logits (N, classes), got shape {tuple(outputs.shape)}")
     total = outputs.sum(1)
@@ -38,7 +42,7 @@ def check_logits(model: nn.Module, images: Tensor) -> None:
 
 
 class Attacked(nn.Module):
-    """Logits ``(N, classes)`` in float32 of `model` on clipped images, in the arithmetic of :func:`predict`.
+    """Logits ``(N, classes)`` in float32 of `model` on clipped images.
 
     The gradient is that of the clipped network, so that no attack pushes a pixel where the clipping undoes it.
     """
@@ -49,16 +53,18 @@ class Attacked(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of images that may have left [0, 1]."""
-        with precision(images.device):
-            logits: Tensor = self.model(as_pixels(images.clamp(0, 1)))
+        logits: Tensor = self.model(as_pixels(images.clamp(0, 1)))
         return logits.float()
 
 
 @contextmanager
-def attacked(model: nn.Module) -> Iterator[Attacked]:
-    """`model` to be attacked inside the block: eval mode, no gradients of its parameters; both undone after it."""
+def attacked(model: nn.Module, device: torch.device) -> Iterator[Attacked]:
+    """`model`, on `device`, to be attacked inside the block; all is undone after it.
+
+    In eval mode, without gradients of its parameters, and in float32 proper, forward and backward.
+    """
     wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
-    with evaluating(model):
+    with evaluating(model), full_precision(device):
         model.requires_grad_(False)
         try:
             yield Attacked(model).eval()

@@ -115,7 +115,10 @@ def _in_batches(
     check_logits(model, pixels)
     extents, norm = stacked([ball], pixels.device)
     found = []
-    with torch.random.fork_rng(), attacked(model) as network:  # the libraries draw from the global generators
+    with (
+        torch.random.fork_rng(),
+        attacked(model, pixels.device) as network,
+    ):  # the libraries draw from the global generators
         torch.manual_seed(seed)
         size = TOGETHER[pixels.device.type]
         for shown, truth in zip(torch.split(pixels, size), torch.split(labels, size), strict=True):

@@ -1,9 +1,9 @@
 """One perturbation for all images (Moosavi-Dezfooli, Fawzi, Fawzi and Frossard, CVPR 2017), in three forms.
 
-`sequential` is the algorithm as published: image by image, DeepFool's increment is added wherever the network is not
-fooled yet. `batched` adds up the increments of many images at once. `gradient` leaves DeepFool out and descends the
-margin of the network directly, which is stronger. All craft any number of perturbations side by side, each with a
-radius and a seed of its own.
+`sequential` is the algorithm as published, on clipped pixels: image by image, DeepFool's increment is added wherever
+the network is not fooled yet. `batched` adds up the increments of many images at once. `gradient` leaves DeepFool out
+and descends the margin of the network directly, which is stronger. All craft any number of perturbations side by side,
+each with a radius and a seed of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -192,7 +192,7 @@ def _craft(
     check_count("passes", passes)
     pixels = check_images(images)
     check_logits(model, pixels)
-    before = predict(model, pixels)
+    before = predict(model, pixels, exact=True)
     said = before.argmax(1)
     extents, norm = stacked(balls, pixels.device)
     perturbations = pixels.new_zeros(len(balls), *pixels.shape[1:])
@@ -200,7 +200,7 @@ def _craft(
     draws = [torch.Generator().manual_seed(seed) for seed in seeds]
     active = torch.arange(len(balls), device=pixels.device)
     together = max(1, PAIRS[pixels.device.type] // check_count("step_images", step_images))
-    with attacked(model) as network:
+    with attacked(model, pixels.device) as network:
         for number in range(passes):
             orders = torch.stack([torch.randperm(len(pixels), generator=draw) for draw in draws]).to(pixels.device)
             batches = torch.split(orders, step_images, dim=1)
@@ -211,7 +211,8 @@ def _craft(
                     step = Step(network, pixels[chosen], said[chosen], at, own, norm, done, passes * len(batches))
                     perturbations[group] = project(update(step), own, norm)
             for k in active.tolist():
-                fooling[k].append(fooling_rate(before, predict(model, perturbed(pixels, perturbations[k]))))
+                after = predict(model, perturbed(pixels, perturbations[k]), exact=True)
+                fooling[k].append(fooling_rate(before, after))
             if on_pass is not None:
                 on_pass(number + 1)
             active = active[[fooling[k][-1] < target for k in active.tolist()]]

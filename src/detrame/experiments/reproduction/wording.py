@@ -55,16 +55,16 @@ def ahead(evidence: Evidence) -> str:
     better = sum(gain.mean > 0 for gain in gains)
     clear = Counter(weigh(gain, Gain(0.0, 0.0)) for gain in gains if gain.error)  # 0: no spread is known
     said = f"Q-Metric is ahead of ReLU in {better} of {len(gains)} networks run with both, "
-    said += (
-        f"in {clear[Verdict.HOLDS]} by more than two standard errors (of the paper's spread, where we have one seed)"
-    )
+    said += f"in {clear[Verdict.HOLDS]} by more than two standard errors "
+    said += "(of the paper's spread, where it is larger and we have fewer than three seeds)"
     return f"{said}; in {clear[Verdict.FAILS]} it is behind by as much." if clear[Verdict.FAILS] else f"{said}."
 
 
 def tally(claims: list[Claim]) -> str:
-    """How the paper's claims in words fare, by finding."""
-    verdicts = Counter(finding.found.verdict for claim in claims for finding in claim.findings)
-    return ", ".join(f"{verdict} {count}" for verdict in Verdict if (count := verdicts[verdict]))
+    """How the paper's claims in words fare, by finding; those that runs may still change are counted apart."""
+    verdicts = Counter(finding.found[1:] for claim in claims for finding in claim.findings)
+    cases = [(verdict, so_far) for verdict in Verdict for so_far in (False, True)]
+    return ", ".join(f"{case[0]}{' so far' * case[1]} {count}" for case in cases if (count := verdicts[case]))
 
 
 def facts(evidence: Evidence) -> list[tuple[str, str]]:

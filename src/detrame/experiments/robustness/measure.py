@@ -1,7 +1,7 @@
 """Attack a trained network and say what came of it: fooling rate and accuracy under attack, figure by figure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ class Settings:
         seeds: one perturbation (or draw of noise, or random start) for each.
         target, overshoot: of the two forms with DeepFool inside.
         passes: of all forms of the universal perturbation, at most.
+        precision: of the network, attacked and scored; there is one.
     """
 
     crafting: int = 10_000
@@ -43,6 +44,7 @@ class Settings:
     target: float = 80.0
     overshoot: float = 0.02
     passes: int = 5
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         check_count("crafting", self.crafting)
@@ -106,7 +108,7 @@ class Measured:
         clean: accuracy on the unchanged test images, in percent.
         figures: one for each strength and seed.
         seconds: on the wall.
-        settings, environment: how, and where.
+        settings, environment: how, and where (the last of it, if not all at once).
         changed: some test images that universal perturbations change.
         perturbations: of the first seed, for each radius, in pixels: ``(K, C, H, W)``.
     """
@@ -126,6 +128,18 @@ class Measured:
     changed: list[Changed] = field(default_factory=list)
     perturbations: Tensor | None = field(default=None, compare=False)
 
+    def joined(self, other: "Measured") -> "Measured":
+        """This and the same at further strengths, measured after it, as one."""
+        places = len(self.figures) // len(self.settings.seeds)
+        both = [part for part in (self.perturbations, other.perturbations) if part is not None]
+        return replace(
+            other,
+            figures=self.figures + other.figures,
+            seconds=self.seconds + other.seconds,
+            changed=self.changed + [one._replace(place=one.place + places) for one in other.changed],
+            perturbations=torch.cat(both) if len(both) == 2 else None,
+        )
+
 
 class Bench:
     """A network and the images to attack it with, on one device."""
@@ -137,7 +151,7 @@ class Bench:
         self.crafting = network.dataset.train[_some(network.dataset.train, settings.crafting)].to(self.device)
         self.numbers = _some(network.dataset.test, settings.images)
         self.test = network.dataset.test[self.numbers].to(self.device)
-        self.before = predict(self.model, self.test.images)
+        self.before = self._logits(self.test.images)
 
     def attack(self, name: str, balls: Sequence[Ball], on_pass: OnPass | None = None) -> Measured:
         """What an attack of :data:`ATTACKS` does at some radii; `on_pass` is told of passes over crafting images."""
@@ -153,7 +167,7 @@ class Bench:
         pixels = as_pixels(self.test.images)
         figures, changed = [], []
         for number, ((ball, seed), perturbation) in enumerate(zip(pairs, crafted.perturbations, strict=True)):
-            after = predict(self.model, perturbed(pixels, perturbation))
+            after = self._logits(perturbed(pixels, perturbation))
             figures.append(_figure(effect(self.before, after, self.test.labels), ball, seed))
             if seed == seeds[0]:
                 changed += self._changed(number // len(seeds), after)
@@ -164,7 +178,7 @@ class Bench:
         figures = []
         for ball, seed in product(balls, self.settings.seeds):
             images = PER_IMAGE[name](self.model, self.test.images, self.test.labels, ball, seed=seed)
-            found = effect(self.before, predict(self.model, images), self.test.labels)
+            found = effect(self.before, self._logits(images), self.test.labels)
             figures.append(_figure(found, ball, seed))
         return self._measured(name, figures, start)
 
@@ -175,7 +189,7 @@ class Bench:
         figures = []
         for unit, ratio, seed in product(units, ratios, self.settings.seeds):
             images = noisy(self.test.images, ratio, unit=unit, mean=mean, std=std, seed=seed)
-            found = effect(self.before, predict(self.model, images), self.test.labels)
+            found = effect(self.before, self._logits(images), self.test.labels)
             figures.append(Figure(unit, seed, found.fooling, found.accuracy, noise_ratio=ratio))
         return self._measured("noise", figures, start)
 
@@ -189,6 +203,10 @@ class Bench:
         if form != "uap-gradient":
             options |= {"target": self.settings.target, "overshoot": self.settings.overshoot}
         return UNIVERSAL[form](self.model, self.crafting.images, balls, seeds, **options)
+
+    def _logits(self, images: Tensor) -> Tensor:
+        """In the precision that the settings name."""
+        return predict(self.model, images, exact=True)
 
     def _changed(self, place: int, after: Tensor) -> list[Changed]:
         before, after = self.before.argmax(1).cpu(), after.argmax(1).cpu()

@@ -24,7 +24,7 @@ from detrame.training.files import write_text
 
 NAMES = {
     "uap": "Universal perturbation, DeepFool inside",
-    "uap-sequential": "Universal perturbation, image by image as published",
+    "uap-sequential": "Universal perturbation, image by image as published, on clipped pixels",
     "uap-gradient": "Universal perturbation, by the gradient",
     "pgd": "PGD on each image",
     "deepfool": "DeepFool on each image",

@@ -46,7 +46,8 @@ def read(path: Path) -> Measured:
     """A stored measurement, its perturbations included where they are beside it."""
     try:
         found = json.loads(path.read_text())
-        settings = found["settings"] | {"seeds": tuple(found["settings"]["seeds"])}
+        how = found["settings"]
+        settings = how | {"seeds": tuple(how["seeds"]), "precision": how["precision"]}  # each has to be there
         parts = {
             "figures": [Figure(**figure) for figure in found["figures"]],
             "settings": Settings(**settings),

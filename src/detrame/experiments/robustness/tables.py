@@ -17,6 +17,7 @@ from detrame.robustness import UNITS, Ball
 
 UAP, NOISE = ("uap", "uap-gradient"), ("noise",)
 RADII = tuple(grey / 255 for grey in (1, 2, 4, 6, 8, 10))  # in pixels, beside the paper's xi in either unit
+Strength = tuple[str, float]  # unit, and radius or noise ratio
 NOISE_RATIOS = tuple(10 ** (decibel / 10) for decibel in (-40, -35, -30, -25, -20, -15, -10))
 # The networks of the paper's row and of its two figures; of residual ones, the deepest that is trained.
 FIGURES = {
@@ -104,9 +105,10 @@ def run_missing(
     minutes: float | None = None,
     on_result: Callable[[Measured], None] | None = None,
 ) -> None:
-    """Attack what has not been measured with these settings yet, and store each measurement as it comes.
+    """Attack what has not been measured with these settings yet, and store the figures of each strength as they come.
 
-    After `minutes` it ends in a Failure, at the next pass over the crafting images; the next call goes on.
+    After `minutes` it ends in a Failure, at the next pass over the crafting images. The next call goes on: it measures
+    again the one strength that was not done, and what comes after it.
     """
     end = None if minutes is None else monotonic() + 60 * minutes
     left = missing(networks, attacks, settings, results)
@@ -117,49 +119,57 @@ def run_missing(
 
     for network, attack in left:
         tick()
-        measured = _measure(Bench(network, settings, device), attack, tick)
-        store(measured, results)
-        if on_result is not None:
+        bench = Bench(network, settings, device)
+        measured, strengths = _so_far(network, attack, settings, results)
+        for unit, strength in strengths:
+            tick()
+            part = _measure(bench, attack, unit, strength, tick)
+            measured = part if measured is None else measured.joined(part)
+            store(measured, results)
+        if on_result is not None and measured is not None:
             on_result(measured)
 
 
 def missing(
     networks: Sequence[Network], attacks: Sequence[str], settings: Settings, results: Path
 ) -> list[tuple[Network, str]]:
-    """The measurements that are not stored, or not with these settings at these strengths."""
+    """The measurements that are not stored, or not with these settings at all strengths."""
     return [
         (network, attack)
         for network in networks
         for attack in attacks
-        if not _is_stored(network, attack, settings, results)
+        if _so_far(network, attack, settings, results)[1]
     ]
 
 
-def _is_stored(network: Network, attack: str, settings: Settings, results: Path) -> bool:
+def _so_far(network: Network, attack: str, settings: Settings, results: Path) -> tuple[Measured | None, list[Strength]]:
+    """What is stored of a measurement of this very network with these settings, and the strengths that are missing."""
     recipe = network.recipe
     path = path_of(results, attack, recipe.dataset, recipe.model, recipe.activation)
-    if not path.exists():
-        return False
-    found = read(path)
-    return found.settings == settings and {_strength(figure) for figure in found.figures} == _wanted(network, attack)
+    found = read(path) if path.exists() else None
+    this = (network.source, recipe.split_seed, recipe.iterations, settings)
+    if found is None or (found.source, found.split_seed, found.iterations, found.settings) != this:
+        return None, _wanted(network, attack)
+    done = {_strength(figure) for figure in found.figures}
+    return found, [strength for strength in _wanted(network, attack) if strength not in done]
 
 
-def _wanted(network: Network, attack: str) -> set[tuple[str, float]]:
+def _wanted(network: Network, attack: str) -> list[Strength]:
     if attack == "noise":
-        return {(unit, ratio) for unit in UNITS for ratio in NOISE_RATIOS}
-    return {(ball.unit, ball.radius) for ball in balls(network)}
+        return [(unit, ratio) for unit in UNITS for ratio in NOISE_RATIOS]
+    return [(ball.unit, ball.radius) for ball in balls(network)]
 
 
-def _strength(figure: Figure) -> tuple[str, float]:
+def _strength(figure: Figure) -> Strength:
     strength = figure.noise_ratio if figure.radius is None else figure.radius
     assert strength is not None
     return figure.unit, strength
 
 
-def _measure(bench: Bench, attack: str, on_pass: Callable[[int], None]) -> Measured:
+def _measure(bench: Bench, attack: str, unit: str, strength: float, on_pass: Callable[[int], None]) -> Measured:
     if attack == "noise":
-        return bench.noise(NOISE_RATIOS, UNITS)
-    return bench.attack(attack, balls(bench.network), on_pass)
+        return bench.noise([strength], [unit])
+    return bench.attack(attack, [bench.network.ball(strength, unit)], on_pass)
 
 
 def rows(measurements: Iterable[Measured]) -> list[Row]:
@@ -168,7 +178,7 @@ def rows(measurements: Iterable[Measured]) -> list[Row]:
 
 
 def _rows(measured: Measured) -> Iterable[Row]:
-    groups: dict[tuple[str, float], list[Figure]] = {}
+    groups: dict[Strength, list[Figure]] = {}
     for figure in measured.figures:
         groups.setdefault(_strength(figure), []).append(figure)
     for figures in groups.values():

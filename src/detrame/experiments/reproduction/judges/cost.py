@@ -8,6 +8,8 @@ from detrame.experiments.reproduction.judges.judging import Printed
 from detrame.experiments.reproduction.matches import against_curve, matches
 from detrame.experiments.reproduction.verdicts import Found, Verdict, share
 
+ALMOST_TWICE = 1.5
+
 
 def same_parameters(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     """Is Q-Metric above ReLU wherever the two can be compared?"""
@@ -31,7 +33,7 @@ def training_times(printed: Printed) -> dict[str, str]:
 
 
 def training_time(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
-    """Does a step with Q-Metric take at most twice as long, in the median?"""
+    """Does a step with Q-Metric take almost twice as long, in the median?"""
     ratios = [row.ratio for row in evidence.timing if row.activation == "qmetric" and row.ratio is not None]
     if not ratios:
         return None
@@ -39,4 +41,4 @@ def training_time(printed: Printed, evidence: Evidence, dataset: str) -> Found |
     twice = sum(ratio <= 2 for ratio in ratios)
     text = f"median {middle:.2f}, at most twice for {twice} of {len(ratios)} networks"
     left = len(ratios) < len(paper.tables()["time"])
-    return Found(text, Verdict.HOLDS if middle <= 2 else Verdict.FAILS, left)
+    return Found(text, Verdict.HOLDS if ALMOST_TWICE <= middle <= 2 else Verdict.FAILS, left)

@@ -3,7 +3,7 @@
 from detrame.experiments import paper
 from detrame.experiments.ddl import Row
 from detrame.experiments.report.svg import signed
-from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, ours, published
+from detrame.experiments.reproduction.evidence import DATASETS, PAPER_RUNS, Evidence, Gain, ours, published
 from detrame.experiments.reproduction.judges.judging import Printed, first_number, seeds, with_table
 from detrame.experiments.reproduction.verdicts import Finding, Found, Verdict, weigh
 
@@ -23,14 +23,15 @@ def mean(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
 
 
 def best(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
-    """Is its best run, by as much as is printed?"""
+    """Is its best run, by as much as is printed? The best of fewer runs than the paper's may yet become better."""
     scores = [result.scores.last for result in evidence.runs("plainnet9", dataset, "qmetric")]
     if not scores:
         return None
     gain = max(scores) - _accuracy(dataset)
     large = gain >= printed["printed"][list(DATASETS).index(dataset)]
     verdict = Verdict.HOLDS if large else Verdict.PARTLY if gain > 0 else Verdict.FAILS
-    return Found(f"{signed(gain)}, the best of {seeds(len(scores))}", verdict)
+    may_rise = verdict is not Verdict.HOLDS and len(scores) < PAPER_RUNS
+    return Found(f"{signed(gain)}, the best of {seeds(len(scores))}", verdict, may_rise)
 
 
 def _accuracy(dataset: str) -> float:
@@ -39,12 +40,12 @@ def _accuracy(dataset: str) -> float:
 
 
 def depth(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
-    """That a network of 110 layers trains at all."""
+    """That a network of 110 layers trains at all: in part, since no DDL of that depth stands beside it."""
     row = evidence.rows["resnet110", dataset, "qmetric"]
     if not row.n:
         return None
-    verdict = Verdict.PARTLY if row.verdict == "not reproduced" else Verdict.HOLDS
-    return Found(f"ResNet 110 trains, to {row.mean:.2f} %", verdict)
+    text = f"ResNet 110 trains, to {row.mean:.2f} %; plain networks of equal depth with DDL: the table in docs/ddl.md"
+    return Found(text, Verdict.PARTLY)
 
 
 def parameters(printed: Printed, evidence: Evidence) -> list[Finding]:

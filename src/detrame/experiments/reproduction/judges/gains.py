@@ -1,7 +1,7 @@
 """What Q-Metric gains over ReLU, and where."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import combinations
 
 from detrame.experiments import paper
@@ -11,8 +11,13 @@ from detrame.experiments.reproduction.judges.judging import Judge, Printed, on_e
 from detrame.experiments.reproduction.verdicts import Found, Verdict, share, weigh
 
 
-def over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain]], Gain]) -> Judge:
-    """One figure for the gains of some networks; judged by the paper's table for those of them that have run."""
+def over_networks(
+    families: tuple[str, ...], summarise: Callable[[Sequence[Gain]], Gain], early: Collection[Verdict] = ()
+) -> Judge:
+    """One figure for the gains of some networks; judged once all have run, or earlier where that is an `early` verdict.
+
+    A few networks tell nothing of the median of all; but a minimum that fails can only fall.
+    """
 
     def find(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
         names = models(*families, dataset=dataset)
@@ -24,7 +29,8 @@ def over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain]
         text = signed(here.mean)
         if left:
             text += f" over {len(pairs)} of {len(names)} networks, where the paper's table gives {signed(there.mean)}"
-        return Found(text, weigh(here, there), left)
+        verdict = weigh(here, there)
+        return Found(text, Verdict.UNTESTED) if left and verdict not in early else Found(text, verdict, left)
 
     return on_each(printed_figures, find)
 

@@ -1,9 +1,12 @@
 """What universal perturbations and noise do to the networks."""
 
+import math
+
 from detrame.experiments import paper
-from detrame.experiments.reproduction.evidence import DATASETS, Evidence, model_name, models
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, model_name, models
 from detrame.experiments.reproduction.judges.judging import Printed
-from detrame.experiments.reproduction.verdicts import Found, share
+from detrame.experiments.reproduction.verdicts import Found, Verdict, share
+from detrame.experiments.robustness.tables import Row
 
 Network = tuple[str, str]  # model and activation
 
@@ -15,16 +18,27 @@ def fooling_rates(printed: Printed) -> dict[str, str]:
 
 
 def fooling(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
-    """At either reading of the paper's radius, which does not say its unit."""
-    rates: dict[str, dict[str, float]] = {}
+    """At either reading of the paper's radius, which does not say its unit; less than half beyond two errors."""
+    rates: dict[str, dict[str, Row]] = {}
     for row in evidence.fooling:
         if row.dataset == dataset and row.paper is not None:
-            rates.setdefault(row.unit, {})[row.activation] = row.mean
-    readings = {unit: (found["relu"], found["qmetric"]) for unit, found in rates.items() if len(found) == 2}
+            rates.setdefault(row.unit, {})[row.activation] = row
+    readings = [(found["relu"], found["qmetric"]) for found in rates.values() if len(found) == 2]
     if not readings:
         return None
-    text = "; ".join(f"{relu:.2f} to {qmetric:.2f} %, radius in {unit}" for unit, (relu, qmetric) in readings.items())
-    return Found(text, share(sum(qmetric < relu / 2 for relu, qmetric in readings.values()), len(readings)))
+    text = "; ".join(f"{relu.mean:.2f} to {qmetric.mean:.2f} %, radius in {relu.unit}" for relu, qmetric in readings)
+    halved = [_half(relu) - _rate(qmetric) for relu, qmetric in readings]
+    clear = [gain.mean > 2 * gain.error for gain in halved]
+    return Found(text, Verdict.HOLDS if all(clear) else Verdict.PARTLY if any(clear) else Verdict.FAILS)
+
+
+def _rate(row: Row) -> Gain:
+    return Gain(row.mean, (row.std or 0.0) / math.sqrt(row.n))
+
+
+def _half(row: Row) -> Gain:
+    whole = _rate(row)
+    return Gain(whole.mean / 2, whole.error / 2)
 
 
 def noise(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:

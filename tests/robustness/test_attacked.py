@@ -1,0 +1,69 @@
+"""The arithmetic of attacks, with half precision put on the CPU as a GPU has it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from detrame import inference
+from detrame.inference import predict
+from detrame.robustness import PER_IMAGE, Ball, batched, gradient
+from detrame.robustness.trust import checks
+from tests.robustness import Linear, pictures
+
+BALL = Ball(0.05, "pixels")
+
+
+class Seen(torch.autograd.Function):
+    """Nothing is changed; whether cuDNN may take TF32 is noted, forward and backward."""
+
+    flags: set[bool]
+
+    @staticmethod
+    def forward(ctx: Any, images: Tensor) -> Tensor:
+        Seen.flags.add(torch.backends.cudnn.allow_tf32)
+        return images.clone()
+
+    @staticmethod
+    def backward(ctx: Any, slopes: Tensor) -> Tensor:
+        Seen.flags.add(torch.backends.cudnn.allow_tf32)
+        return slopes
+
+
+class Watched(nn.Module):
+    """A linear network that notes the precision it is run in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model, self.dtypes = Linear(), set[torch.dtype]()
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(Seen.apply(images))
+        self.dtypes.add(logits.dtype)
+        return logits
+
+
+ATTACKS: dict[str, Callable[[nn.Module, Tensor, Tensor], object]] = {
+    "batched": lambda model, images, labels: batched(model, images, [BALL], [0], passes=1),
+    "gradient": lambda model, images, labels: gradient(model, images, [BALL], [0], passes=1),
+    "pgd": lambda model, images, labels: PER_IMAGE["pgd"](model, images, labels, BALL),
+    "checks": lambda model, images, labels: checks(model, images, labels, BALL, queries=5),
+    "predict": lambda model, images, labels: predict(model, images, exact=True),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attacks_and_their_scores_are_in_float32_proper(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inference, "precision", lambda device: torch.autocast(device.type, dtype=torch.bfloat16))
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr(Seen, "flags", set(), raising=False)
+    model, images = Watched(), pictures(6)
+    with torch.autocast("cpu", dtype=torch.bfloat16):  # the caller's own
+        ATTACKS[attack](model, images, torch.zeros(6, dtype=torch.int64))
+    assert model.dtypes == {torch.float32}
+    assert Seen.flags == {False}
+    assert torch.backends.cudnn.allow_tf32
+    predict(model, images)
+    assert torch.bfloat16 in model.dtypes
