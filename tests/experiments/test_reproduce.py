@@ -173,6 +173,31 @@ def test_wrong_arguments(arguments: list[str], complaint: str, capsys: pytest.Ca
     assert complaint in capsys.readouterr().err
 
 
+SHOWN = ("accuracy", "timing", "controls", "ddl", "depth", "uap", "noise")
+
+
+@pytest.mark.parametrize("table", SHOWN)
+def test_results_that_cannot_be_shown(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    for place, status, complaint in (
+        ("nowhere", 1, "nowhere has no results: it does not exist"),
+        ("file", 2, "--results takes a folder, and "),
+    ):
+        assert cli.run(["reproduce", table, "--show", "--results", str(tmp_path / place)]) == status
+        captured = capsys.readouterr()
+        assert complaint in captured.err
+        assert captured.err.count("\n") == 1
+        assert captured.out == ""
+
+
+@pytest.mark.parametrize("table", ["uap", "noise"])
+def test_attacks_of_which_nothing_is_stored(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["reproduce", table, "--show", "--results", str(tmp_path)]) == 1
+    assert f"nothing is stored yet of these networks in {tmp_path}: `detrame reproduce {table}`" in (
+        capsys.readouterr().err
+    )
+
+
 def test_the_stored_results_of_this_repository_are_whole() -> None:
     folder = Path(__file__).parents[2] / "results"
     for found in stored(folder):

@@ -5,6 +5,15 @@ from typing import Annotated
 
 import typer
 
+from detrame.errors import Failure
+
+
+def _folder(results: Path) -> Path:
+    if results.exists() and not results.is_dir():
+        raise ValueError(f"--results takes a folder, and {results} is a file")
+    return results
+
+
 Dataset = Annotated[str | None, typer.Option(help="One data set of the table. [default: all]")]
 Models = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", help="Some networks. [default: all]")]
 Methods = Annotated[
@@ -15,9 +24,15 @@ Epochs = Annotated[int | None, typer.Option(help="Shorter runs than the paper's;
 Budget = Annotated[float | None, typer.Option(metavar="MINUTES", help="Stop cleanly after this time.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the missing runs and train nothing.")]
 Show = Annotated[bool, typer.Option("--show", help="Print the table from what is stored and run nothing.")]
-Results = Annotated[Path, typer.Option(help="Where results are stored.")]
+Results = Annotated[Path, typer.Option(callback=_folder, help="Where results are stored.")]
 
 
 def names(models: str | None) -> list[str] | None:
     """The names with commas between, or None for all."""
     return models.split(",") if models else None
+
+
+def need_stored(results: Path) -> None:
+    """A Failure if there is no folder of results to show."""
+    if not results.is_dir():
+        raise Failure(f"{results} has no results: it does not exist; name the folder that has them with --results")

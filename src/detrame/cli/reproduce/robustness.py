@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Models, Results, Show, names
+from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Models, Results, Show, names, need_stored
 from detrame.cli.show import print_document, print_robustness
+from detrame.errors import Failure
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.robustness import Measured, Network
@@ -49,7 +50,9 @@ def uap(
 
     settings = Settings(crafting=crafting, images=images, seeds=tuple(numbers("--seeds", seeds)), passes=passes)
     chosen = names(models)
-    if not show:
+    if show:
+        need_stored(results)
+    else:
         networks = _trained(dataset, chosen, runs)
         if dry_run:
             _list(tables.missing(networks, tables.UAP, settings, results), as_json)
@@ -81,7 +84,9 @@ def noise(
 
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
     chosen = names(models)
-    if not show:
+    if show:
+        need_stored(results)
+    else:
         networks = _trained(dataset, chosen, runs)
         if dry_run:
             _list(tables.missing(networks, tables.NOISE, settings, results), as_json)
@@ -132,6 +137,9 @@ def _show(
 
     wanted = set(cells(dataset, models))
     found = [one for name in attacks for one in stored(results, name) if (one.model, one.dataset) in wanted]
+    if not found:
+        table = "noise" if attacks == tables.NOISE else "uap"
+        raise Failure(f"nothing is stored yet of these networks in {results}: `detrame reproduce {table}` measures it")
     if out is not None:
         page.write(found, out)
     if as_json:
