@@ -131,7 +131,7 @@ def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.Cap
 def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
     small_table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "0"]) == 1
+    assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "1e-9"]) == 1
     assert (
         "stopped in epoch 1, after step 1, of runs/reproduce/accuracy/digits/plainnet3-relu" in capsys.readouterr().err
     )
@@ -165,6 +165,10 @@ def test_parameters_beside_the_paper_s(capsys: pytest.CaptureFixture[str]) -> No
         (["accuracy", "--dataset", "cifar11"], "did you mean 'cifar10'"),
         (["accuracy", "--models", "plainnet8"], "unknown model of the paper 'plainnet8'"),
         (["accuracy", "--seeds", "a"], "--seeds takes whole numbers"),
+        (["accuracy", "--seeds", "0,1,0"], "--seeds names 0 twice"),
+        (["accuracy", "--seeds", "-2"], "--seeds takes numbers >= 0, got -2"),
+        (["accuracy", "--budget", "0"], "--budget takes minutes above 0, got 0"),
+        (["noise", "--budget", "nan"], "--budget takes minutes above 0, got nan"),
         (["accuracy", "--epochs", "0"], "epochs must be at least 1, got 0"),
     ],
 )

@@ -201,8 +201,8 @@ def on_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: dict[str, l
 
 def test_reproduce_uap(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--seeds", "0,1", *OPTIONS]
-    assert cli.run(["reproduce", "uap", "--budget", "0", *options]) == 1
-    assert "stopped after 0 minutes" in capsys.readouterr().err
+    assert cli.run(["reproduce", "uap", "--budget", "1e-9", *options]) == 1
+    assert "stopped after 1e-09 minutes" in capsys.readouterr().err
     assert cli.run(["reproduce", "uap", "--dry-run", *options]) == 0
     captured = capsys.readouterr()
     assert "4 measurements are missing" in captured.out
@@ -254,6 +254,15 @@ def test_attack_several_networks_side_by_side(
     assert [one["attack"] for one in document["measured"]] == ["uap-sequential", "noise"]
 
 
+def test_more_images_than_there_are(runs: dict[str, list[Run]], capsys: pytest.CaptureFixture[str]) -> None:
+    there = len(runs["relu"][0].dataset().test)
+    arguments = ["attack", str(runs["relu"][0].path), "--noise", "0.1", "--unit", "pixels", "--images", "5000"]
+    assert cli.run([*arguments, "--device", "cpu"]) == 0
+    assert f"on digits, measured on all {there} test images: there are no more" in capsys.readouterr().out
+    assert cli.run([*arguments, "--json", "--device", "cpu"]) == 0
+    assert json.loads(capsys.readouterr().out)["measured"][0]["settings"]["images"] == there
+
+
 def test_attack_each_image_and_check(
     runs: dict[str, list[Run]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -277,7 +286,9 @@ def test_attack_each_image_and_check(
         (["--radius", "0.1", "--unit", "px"], "unknown unit of a radius 'px'"),
         (["--radius", "0.1", "--unit", "pixels", "--norm", "1"], "unknown norm '1': choose from inf, 2"),
         (["--radius", "0.1", "--unit", "pixels", "--attacks", "uap,pdg"], "unknown attack 'pdg': did you mean 'pgd'"),
-        (["--radius", "0.1", "--unit", "pixels", "--seeds", "0,0"], "each seed makes one perturbation"),
+        (["--radius", "0.1", "--unit", "pixels", "--seeds", "0,0"], "--seeds names 0 twice"),
+        (["--radius", "0.1", "--unit", "pixels", "--seeds", "-1"], "--seeds takes numbers >= 0, got -1"),
+        (["--radius", "8", "--unit", "pixels"], "pixels are in [0, 1]; did you mean 8/255?"),
         (["--radius", "0.1", "--unit", "pixels", "--images", "0"], "images must be at least 1"),
         (["--radius", "0.1", "--unit", "pixels", "--target", "0"], "target must be a percentage"),
         (["--radius", "0.1", "--unit", "pixels", "--overshoot", "-1"], "overshoot must be at least 0"),

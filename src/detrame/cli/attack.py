@@ -81,7 +81,7 @@ def attack(
     networks = [network for run in runs for network in named(run)]
     measured, checked = [], []
     for network in networks:
-        bench = Bench(network, settings, device)
+        bench = Bench(network, settings.within(network.dataset), device)
         balls = [network.ball(value, unit, norm) for value in radii]
         measured += [bench.attack(name, balls) for name in chosen if balls]
         measured += [bench.noise(ratios, [unit])] if ratios else []
@@ -94,6 +94,9 @@ def attack(
         print_document({"measured": [document(one) for one in measured], "checks": checks})
         return
     print_robustness(rows(measured))
+    fewer = {one.dataset: one.settings.images for one in measured if one.settings.images < images}
+    for dataset, count in fewer.items():
+        print(f"on {dataset}, measured on all {count} test images: there are no more")
     for network, found in checked:
         print("\n".join([f"{network.label}: {verdict(found)}", *(f"  {one}" for one in found)]))
     if out is not None:

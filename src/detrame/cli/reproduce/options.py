@@ -14,6 +14,12 @@ def _folder(results: Path) -> Path:
     return results
 
 
+def _above_0(budget: float | None) -> float | None:
+    if budget is not None and not budget > 0:
+        raise ValueError(f"--budget takes minutes above 0, got {budget:g}")
+    return budget
+
+
 Dataset = Annotated[str | None, typer.Option(help="One data set of the table. [default: all]")]
 Models = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", help="Some networks. [default: all]")]
 Methods = Annotated[
@@ -21,7 +27,9 @@ Methods = Annotated[
 ]
 Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One run for each.")]
 Epochs = Annotated[int | None, typer.Option(help="Shorter runs than the paper's; the table leaves them out.")]
-Budget = Annotated[float | None, typer.Option(metavar="MINUTES", help="Stop cleanly after this time.")]
+Budget = Annotated[
+    float | None, typer.Option(callback=_above_0, metavar="MINUTES", help="Stop cleanly after this time.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the missing runs and train nothing.")]
 Show = Annotated[bool, typer.Option("--show", help="Print the table from what is stored and run nothing.")]
 Results = Annotated[Path, typer.Option(callback=_folder, help="Where results are stored.")]

@@ -138,8 +138,8 @@ def _show(
     wanted = set(cells(dataset, models))
     found = [one for name in attacks for one in stored(results, name) if (one.model, one.dataset) in wanted]
     if not found:
-        table = "noise" if attacks == tables.NOISE else "uap"
-        raise Failure(f"nothing is stored yet of these networks in {results}: `detrame reproduce {table}` measures it")
+        again = f"detrame reproduce {attacks[0]}"
+        raise Failure(f"nothing is stored yet of these networks in {results}: `{again}` measures it")
     if out is not None:
         page.write(found, out)
     if as_json:

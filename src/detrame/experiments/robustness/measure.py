@@ -1,7 +1,7 @@
 """Attack a trained network and say what came of it: fooling rate and accuracy under attack, figure by figure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from detrame.data.dataset import Split
+from detrame.data.dataset import Dataset, Split
 from detrame.errors import check_count, unknown
 from detrame.experiments.robustness.networks import Network
 from detrame.inference import accuracy, as_pixels, predict
@@ -54,6 +54,11 @@ class Settings:
             raise ValueError(f"overshoot must be at least 0, got {self.overshoot}")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"each seed makes one perturbation: name some, none twice, got {self.seeds}")
+
+    def within(self, dataset: Dataset) -> "Settings":
+        """The same, with no more images than a data set has."""
+        crafting, images = min(self.crafting, len(dataset.train)), min(self.images, len(dataset.test))
+        return replace(self, crafting=crafting, images=images)
 
 
 @dataclass(frozen=True)
