@@ -1,6 +1,7 @@
 """Trained networks under attack, from the command line to the page: small real runs on digits."""
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,23 @@ def test_attack_several_networks_side_by_side(
     assert [one["attack"] for one in document["measured"]] == ["uap-sequential", "noise"]
 
 
+def test_several_runs_of_one_network_are_told_apart(
+    runs: dict[str, list[Run]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("first", "second"):
+        shutil.copytree(runs["relu"][0].path, tmp_path / name)
+    paths = [str(tmp_path / name) for name in ("first", "second")]
+    arguments = ["--noise", "0.1", "--unit", "pixels", "--images", "8", "--device", "cpu"]
+    other = str(runs["qmetric"][0].path)
+    assert cli.run(["attack", *paths, other, *arguments, "--out", str(tmp_path / "page.html")]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    for label in ("plainnet3 relu first ", "plainnet3 relu second ", "plainnet3 qmetric  "):
+        assert sum(line.startswith(label) for line in lines) == 1
+    assert "plainnet3 relu second" in (tmp_path / "page.html").read_text()
+    assert cli.run(["attack", *paths, paths[0] + "/", *arguments]) == 2
+    assert f"names plainnet3 relu first from {paths[0]} twice" in capsys.readouterr().err
+
+
 def test_more_images_than_there_are(runs: dict[str, list[Run]], capsys: pytest.CaptureFixture[str]) -> None:
     there = len(runs["relu"][0].dataset().test)
     arguments = ["attack", str(runs["relu"][0].path), "--noise", "0.1", "--unit", "pixels", "--images", "5000"]
@@ -288,6 +306,9 @@ def test_attack_each_image_and_check(
         (["--radius", "0.1", "--unit", "pixels", "--attacks", "uap,pdg"], "unknown attack 'pdg': did you mean 'pgd'"),
         (["--radius", "0.1", "--unit", "pixels", "--seeds", "0,0"], "--seeds names 0 twice"),
         (["--radius", "0.1", "--unit", "pixels", "--seeds", "-1"], "--seeds takes numbers >= 0, got -1"),
+        (["--radius", "0.1,1/10", "--unit", "pixels"], "--radius names 0.1 twice"),
+        (["--noise", "0.1,0.1", "--unit", "pixels"], "--noise names 0.1 twice"),
+        (["--radius", "0.1", "--unit", "pixels", "--attacks", "pgd,pgd"], "--attacks names pgd twice"),
         (["--radius", "8", "--unit", "pixels"], "pixels are in [0, 1]; did you mean 8/255?"),
         (["--radius", "0.1", "--unit", "pixels", "--images", "0"], "images must be at least 1"),
         (["--radius", "0.1", "--unit", "pixels", "--target", "0"], "target must be a percentage"),

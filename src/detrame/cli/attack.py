@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device, numbers
+from detrame.cli.arguments import AsJson, Device, numbers, once
 from detrame.cli.show import print_document, print_robustness
 
 Unit = Annotated[
@@ -62,7 +62,7 @@ def attack(
 
         detrame attack runs/NAME --noise 0.001,0.01 --unit pixels --out page.html
     """
-    from detrame.experiments.robustness import Bench, Settings, named, page, twin
+    from detrame.experiments.robustness import Bench, Settings, named, page, told_apart, twin
     from detrame.experiments.robustness.measure import known_attack
     from detrame.experiments.robustness.stored import document
     from detrame.experiments.robustness.tables import rows
@@ -76,9 +76,13 @@ def attack(
             f"{'--radius' if radii else '--noise'} needs its unit: --unit pixels for pixels in [0, 1], "
             "or --unit normalised for what the network sees once it has normalised them"
         )
+    once("--radius", radii)
+    once("--noise", ratios)
+    once("--attacks", attacks.split(","))
     chosen = [known_attack(name) for name in attacks.split(",")]
     settings = Settings(crafting, images, tuple(numbers("--seeds", seeds)), target, overshoot, passes)
-    networks = [network for run in runs for network in named(run)]
+    networks = told_apart([network for run in runs for network in named(run)])
+    once("the command", [f"{network.label} from {network.source}" for network in networks])
     measured, checked = [], []
     for network in networks:
         bench = Bench(network, settings.within(network.dataset), device)

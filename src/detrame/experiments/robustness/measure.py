@@ -114,6 +114,7 @@ class Measured:
         settings, environment: how, and where.
         changed: some test images that universal perturbations change.
         perturbations: of the first seed, for each radius, in pixels: ``(K, C, H, W)``.
+        name: of the run, where others share its network and activation.
     """
 
     model: str
@@ -130,6 +131,12 @@ class Measured:
     environment: dict[str, Any]
     changed: list[Changed] = field(default_factory=list)
     perturbations: Tensor | None = field(default=None, compare=False)
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Network and activation, and the run's name where it needs one."""
+        return f"{self.model} {self.activation} {self.name}".strip()
 
 
 class Bench:
@@ -224,6 +231,7 @@ class Bench:
             environment=describe(self.network.dataset, str(self.device)),
             changed=[*changed],
             perturbations=perturbations,
+            name=self.network.name,
         )
 
 

@@ -1,8 +1,9 @@
 """Trained networks by what a user calls them: a run's folder, or one of the package as ``plainnet9:qmetric``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from os.path import commonprefix
 from pathlib import Path
 
 from torch import nn
@@ -27,6 +28,7 @@ class Network:
     recipe: Recipe
     source: str
     run: Run | None = None
+    name: str = ""  # of the run, where others share its network and activation
 
     @cached_property
     def model(self) -> nn.Module:
@@ -43,7 +45,7 @@ class Network:
     @property
     def label(self) -> str:
         """Network and activation, as a table says them."""
-        return f"{self.recipe.model} {self.recipe.activation}"
+        return f"{self.recipe.model} {self.recipe.activation} {self.name}".strip()
 
     @cached_property
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -64,6 +66,21 @@ def twin(network: Network, others: Sequence[Network]) -> Network | None:
     wanted = (network.recipe.model, network.recipe.dataset, "relu")
     found = [o for o in others if (o.recipe.model, o.recipe.dataset, o.recipe.activation) == wanted]
     return next((other for other in found if other is not network), None)
+
+
+def told_apart(networks: Sequence[Network]) -> list[Network]:
+    """The same networks, named by their source, less what the sources share, where network and activation are alike."""
+
+    def name(network: Network) -> str:
+        alike = [Path(o.source).parts for o in networks if _kind(o) == _kind(network)]
+        shared = len(commonprefix(alike))  # noqa: RUF071 (of parts, not of letters)
+        return "/".join(Path(network.source).parts[shared:]) if len(alike) > 1 else ""
+
+    return [replace(network, name=name(network)) for network in networks]
+
+
+def _kind(network: Network) -> tuple[str, str, str]:
+    return network.recipe.model, network.recipe.activation, network.recipe.dataset
 
 
 def named(name: str) -> list[Network]:
