@@ -404,7 +404,7 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == f"{out}\n"
     assert out.read_text(encoding="utf-8") == build(tmp_path / "results")
     assert cli.run(["reproduce", "page", "--out", str(tmp_path), "--results", results]) == 1
-    assert "is a folder: name the page to write" in capsys.readouterr().err
+    assert "is a folder: name the file to write" in capsys.readouterr().err
 
 
 def test_the_page_in_the_repository_is_that_of_the_stored_results() -> None:

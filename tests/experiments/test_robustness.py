@@ -272,6 +272,17 @@ def test_several_runs_of_one_network_are_told_apart(
     assert f"names plainnet3 relu first from {paths[0]} twice" in capsys.readouterr().err
 
 
+def test_a_page_that_cannot_be_written_is_found_before_attacking(
+    runs: dict[str, list[Run]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("detrame.experiments.robustness.Bench", lambda *arguments: pytest.fail("it attacked"))
+    arguments = ["attack", str(runs["relu"][0].path), "--noise", "0.1", "--unit", "pixels", "--out", "/proc/page.html"]
+    assert cli.run(arguments) == 1
+    assert capsys.readouterr().err.startswith("detrame: cannot write /proc/page.html (")
+    assert cli.run(["reproduce", "uap", "--out", "/proc/page.html"]) == 1
+    assert capsys.readouterr().err.startswith("detrame: cannot write /proc/page.html (")
+
+
 def test_more_images_than_there_are(runs: dict[str, list[Run]], capsys: pytest.CaptureFixture[str]) -> None:
     there = len(runs["relu"][0].dataset().test)
     arguments = ["attack", str(runs["relu"][0].path), "--noise", "0.1", "--unit", "pixels", "--images", "5000"]
@@ -328,7 +339,7 @@ def test_wrong_arguments(
 def test_a_page_needs_something_to_show_and_a_place(measured: Measured, tmp_path: Path) -> None:
     with pytest.raises(Failure, match="nothing measured yet"):
         page.write([], tmp_path / "page.html")
-    with pytest.raises(Failure, match="is a folder: name the page"):
+    with pytest.raises(Failure, match="is a folder: name the file"):
         page.write([measured], tmp_path)
 
 

@@ -67,6 +67,7 @@ def attack(
     from detrame.experiments.robustness.stored import document
     from detrame.experiments.robustness.tables import rows
     from detrame.robustness.trust import verdict
+    from detrame.training.files import ready_to_write
 
     radii, ratios = values("--radius", radius), values("--noise", noise)
     if not radii and (check or not ratios):
@@ -83,6 +84,8 @@ def attack(
     settings = Settings(crafting, images, tuple(numbers("--seeds", seeds)), target, overshoot, passes)
     networks = told_apart([network for run in runs for network in named(run)])
     once("the command", [f"{network.label} from {network.source}" for network in networks])
+    if out is not None:
+        ready_to_write(out)
     measured, checked = [], []
     for network in networks:
         bench = Bench(network, settings.within(network.dataset), device)

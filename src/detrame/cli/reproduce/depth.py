@@ -35,8 +35,12 @@ def depth(
     """
     from detrame.experiments import depth as table
     from detrame.experiments.results import stored
-    from detrame.training.files import write_text
+    from detrame.training.files import ready_to_write, write_text
 
+    if plot is not None:
+        if plot.suffix != ".svg":
+            raise ValueError(f"--plot draws an SVG: name a file that ends in .svg, got {plot}")
+        ready_to_write(plot)
     layers = numbers("--depths", depths) if depths else table.DEPTHS
     chosen = names(methods) or table.METHODS
     wanted = [

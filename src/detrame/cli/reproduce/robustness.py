@@ -47,7 +47,10 @@ def uap(
         detrame reproduce uap --models plainnet9 --dataset cifar10 --crafting 1000 --images 1000 --out uap.html
     """
     from detrame.experiments.robustness import Settings, tables
+    from detrame.training.files import ready_to_write
 
+    if out is not None:
+        ready_to_write(out)
     settings = Settings(crafting=crafting, images=images, seeds=tuple(numbers("--seeds", seeds)), passes=passes)
     chosen = names(models)
     if show:
@@ -81,7 +84,10 @@ def noise(
     Example: detrame reproduce noise --models plainnet9,resnet20 --dataset cifar10 --images 1000
     """
     from detrame.experiments.robustness import Settings, tables
+    from detrame.training.files import ready_to_write
 
+    if out is not None:
+        ready_to_write(out)
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
     chosen = names(models)
     if show:

@@ -20,7 +20,7 @@ from detrame.experiments.robustness.measure import Figure, Measured
 from detrame.experiments.robustness.tables import Row, rows
 from detrame.inference import as_pixels
 from detrame.robustness import perturbed
-from detrame.training.files import write_text
+from detrame.training.files import ready_to_write, write_text
 
 NAMES = {
     "uap": "Universal perturbation, DeepFool inside",
@@ -68,8 +68,7 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
     """Write the page of some measurements to `out`, and its charts into the folder ``<stem>_figures`` beside it."""
     if not measurements:
         raise Failure("there is nothing measured yet that a page could show")
-    if out.is_dir():
-        raise Failure(f"{out} is a folder: name the page to write, as {out / 'robustness.html'}")
+    ready_to_write(out)
     loader = ChoiceLoader(
         [PackageLoader("detrame.experiments.robustness", "."), PackageLoader("detrame.experiments.report", ".")]
     )
