@@ -91,9 +91,10 @@ def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
     (again,) = stored(tmp_path / "results")
     assert (again.recipe, again.scores, again.environment) == (run.recipe, run.scores, run.environment)
     assert again.test_accuracy == pytest.approx([epoch.test_accuracy for epoch in run.history], abs=1e-3)
-    path.write_text("{}")
-    with pytest.raises(Failure, match="is not a result"):
-        stored(tmp_path / "results")
+    for text, reason in (("{}", "it lacks 'recipe'"), ("[]", "it has other fields"), ("{", "Expecting property")):
+        path.write_text(text)
+        with pytest.raises(Failure, match=rf"is not a result \({reason}"):
+            stored(tmp_path / "results")
 
 
 @pytest.fixture

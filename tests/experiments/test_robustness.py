@@ -64,10 +64,11 @@ def test_networks_by_name(runs: dict[str, list[Run]], tmp_path: Path) -> None:
     )
     assert packaged.label == "resnet8 qmetric"
     assert len(named(str(runs["relu"][0].path.parent))) == 5
-    with pytest.raises(ValueError, match="unknown trained network 'resnet9:relu': did you mean 'resnet8:relu'"):
-        named("resnet9:relu")
-    with pytest.raises(Failure, match="nowhere is neither a folder of runs nor a trained network of the package"):
-        named("nowhere")
+    for name in ("resnet56:relu", "resnet8", "runs/nowhere"):
+        with pytest.raises(
+            ValueError, match=f"{name} is neither a folder of runs nor .* which has plainnet3:qmetric, "
+        ):
+            named(name)
 
 
 def test_the_run_of_the_paper_s_recipe_comes_before_the_package(
@@ -309,6 +310,7 @@ def test_attack_each_image_and_check(
     ("arguments", "complaint"),
     [
         (["--radius", "8/255"], "--radius needs its unit: --unit pixels for pixels in [0, 1]"),
+        (["--noise", "0.1", "--unit", "pixels", "--check"], "--check needs --radius"),
         (["--noise", "0.1"], "--noise needs its unit"),
         ([], "how strong an attack? give --radius"),
         (["--radius", "8/0", "--unit", "pixels"], "--radius takes numbers or fractions"),

@@ -70,7 +70,9 @@ def attack(
     from detrame.training.files import ready_to_write
 
     radii, ratios = values("--radius", radius), values("--noise", noise)
-    if not radii and (check or not ratios):
+    if check and not radii:
+        raise ValueError("--check needs --radius, as 8/255 with --unit pixels")
+    if not radii and not ratios:
         raise ValueError("how strong an attack? give --radius, as 8/255 with --unit pixels, or --noise, as 0.01")
     if unit is None:
         raise ValueError(

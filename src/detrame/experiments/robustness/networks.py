@@ -10,7 +10,6 @@ from torch import nn
 
 from detrame.data import Dataset
 from detrame.data import load as load_dataset
-from detrame.errors import Failure, unknown
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import result_name
 from detrame.models import create_model, pretrained_names, read_pretrained
@@ -88,13 +87,10 @@ def named(name: str) -> list[Network]:
     if Path(name).is_dir():
         return [Network(run.recipe, str(run.path), run) for run in find(name)]
     packaged = {_short(file): file for file in pretrained_names()}
-    if ":" not in name:
-        raise Failure(
-            f"{name} is neither a folder of runs nor a trained network of the package, as plainnet9:qmetric "
-            f"(there are {', '.join(packaged)})"
-        )
     if name not in packaged:
-        raise unknown("trained network", name, packaged)
+        raise ValueError(
+            f"{name} is neither a folder of runs nor a trained network of the package, which has {', '.join(packaged)}"
+        )
     return [_from_package(*packaged[name].split("-"))]
 
 
