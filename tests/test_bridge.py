@@ -223,3 +223,8 @@ def test_a_metric_without_coupling_stands_for_orthogonal_atoms() -> None:
     nn.init.zeros_(transform.weight)
     nothing = detrame.nearest_dictionary(transform, activation)
     assert nothing.distance == 1
+
+
+def test_only_networks_are_decoupled() -> None:
+    with pytest.raises(TypeError, match=r"expected an nn.Module, got str"):
+        detrame.from_dictionary("x")  # type: ignore[call-overload]

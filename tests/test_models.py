@@ -183,6 +183,11 @@ def test_bad_names_and_options(name: str, options: dict[str, object], complaint:
         detrame.create_model(name, **options)  # type: ignore[arg-type]
 
 
+def test_a_width_that_is_no_number() -> None:
+    with pytest.raises(TypeError, match="width must be a number, got 'a'"):
+        detrame.create_model("resnet8", width="a")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["plainnet3", "resnet8", "wideresnet10_2"])
 def test_width_multiplies_the_channels(name: str) -> None:
     thin, full = detrame.create_model(name, width=0.5), detrame.create_model(name)
