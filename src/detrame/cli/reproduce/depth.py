@@ -6,14 +6,19 @@ from typing import Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show, names, need_stored
+from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, names, need_stored
 from detrame.cli.reproduce.runs import list_missing, train_missing
 from detrame.cli.show import print_depth, print_document
 
 
 def depth(
     dataset: Annotated[str, typer.Option(help="digits or cifar10.")] = "digits",
-    methods: Methods = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,...", help="Some of relu, lista, slstm, qmetric, ddl. [default: relu,qmetric,ddl]"
+        ),
+    ] = None,
     depths: Annotated[str | None, typer.Option(metavar="3,6,...", help="Some depths. [default: 3 to 36]")] = None,
     seeds: Seeds = "0",
     epochs: Annotated[int | None, typer.Option(help="Of each run. [default: 12 on digits, 5 on CIFAR-10]")] = None,

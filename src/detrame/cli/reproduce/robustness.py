@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Models, Results, Show, names, need_stored
+from detrame.cli.reproduce.options import Budget, Dataset, Models, Results, Show, names, need_stored
 from detrame.cli.show import print_document, print_robustness
 from detrame.errors import Failure
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
 
 Runs = Annotated[Path, typer.Option(help="Where `detrame reproduce accuracy` trained the networks.")]
 Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation, or one draw of noise, for each.")]
+DryMeasurement = Annotated[bool, typer.Option("--dry-run", help="List the missing measurements and take none.")]
 Images = Annotated[int, typer.Option(help="Test images to measure on.")]
 Out = Annotated[Path | None, typer.Option(help="Also write a page with curves and pictures.")]
 
@@ -29,7 +30,7 @@ def uap(
     passes: Annotated[int, typer.Option(help="Over the crafting images, at most.")] = 2,
     runs: Runs = Path("runs/reproduce"),
     budget: Budget = None,
-    dry_run: DryRun = False,
+    dry_run: DryMeasurement = False,
     show: Show = False,
     results: Results = Path("results"),
     out: Out = None,
@@ -72,7 +73,7 @@ def noise(
     images: Images = 10_000,
     runs: Runs = Path("runs/reproduce"),
     budget: Budget = None,
-    dry_run: DryRun = False,
+    dry_run: DryMeasurement = False,
     show: Show = False,
     results: Results = Path("results"),
     out: Out = None,
