@@ -270,7 +270,7 @@ def test_several_runs_of_one_network_are_told_apart(
         assert sum(line.startswith(label) for line in lines) == 1
     assert "plainnet3 relu second" in (tmp_path / "page.html").read_text()
     assert cli.run(["attack", *paths, paths[0] + "/", *arguments]) == 2
-    assert f"names plainnet3 relu first from {paths[0]} twice" in capsys.readouterr().err
+    assert f"names plainnet3 relu first on digits from {paths[0]} twice" in capsys.readouterr().err
 
 
 def test_a_page_that_cannot_be_written_is_found_before_attacking(

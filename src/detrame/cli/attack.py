@@ -85,7 +85,7 @@ def attack(
     chosen = [known_attack(name) for name in attacks.split(",")]
     settings = Settings(crafting, images, tuple(numbers("--seeds", seeds)), target, overshoot, passes)
     networks = told_apart([network for run in runs for network in named(run)])
-    once("the command", [f"{network.label} from {network.source}" for network in networks])
+    once("the command", [f"{one.label} on {one.recipe.dataset} from {one.source}" for one in networks])
     if out is not None:
         ready_to_write(out)
     measured, checked = [], []

@@ -42,10 +42,8 @@ def depth(
     from detrame.experiments.results import stored
     from detrame.training.files import ready_to_write, write_text
 
-    if plot is not None:
-        if plot.suffix != ".svg":
-            raise ValueError(f"--plot draws an SVG: name a file that ends in .svg, got {plot}")
-        ready_to_write(plot)
+    if plot is not None and plot.suffix != ".svg":
+        raise ValueError(f"--plot draws an SVG: name a file that ends in .svg, got {plot}")
     layers = numbers("--depths", depths) if depths else table.DEPTHS
     chosen = names(methods) or table.METHODS
     wanted = [
@@ -57,6 +55,8 @@ def depth(
     if dry_run:
         list_missing(wanted, results, as_json=as_json, table=table.TABLE)
         return
+    if plot is not None:
+        ready_to_write(plot)
     if show:
         need_stored(results)
     else:

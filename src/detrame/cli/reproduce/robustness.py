@@ -50,10 +50,10 @@ def uap(
     from detrame.experiments.robustness import Settings, tables
     from detrame.training.files import ready_to_write
 
-    if out is not None:
-        ready_to_write(out)
     settings = Settings(crafting=crafting, images=images, seeds=tuple(numbers("--seeds", seeds)), passes=passes)
     chosen = names(models)
+    if out is not None:
+        ready_to_write(out)
     if show:
         need_stored(results)
     else:
@@ -87,10 +87,10 @@ def noise(
     from detrame.experiments.robustness import Settings, tables
     from detrame.training.files import ready_to_write
 
-    if out is not None:
-        ready_to_write(out)
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
     chosen = names(models)
+    if out is not None:
+        ready_to_write(out)
     if show:
         need_stored(results)
     else:
