@@ -256,3 +256,8 @@ def test_a_metric_without_coupling_stands_for_orthogonal_atoms() -> None:
     nothing = detrame.nearest_dictionary(transform, activation)
     assert nothing.layer.damping.item() > 0  # it says all there is to say
     assert nothing.distance == pytest.approx(0, abs=1e-12)
+
+
+def test_only_networks_are_decoupled() -> None:
+    with pytest.raises(TypeError, match=r"expected an nn.Module, got str"):
+        detrame.from_dictionary("x")  # type: ignore[call-overload]

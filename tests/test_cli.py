@@ -19,6 +19,20 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("train", "or ddl3, ddl6, ddl9, ddl12."),
+        ("reproduce depth", "[default: relu,qmetric,ddl]"),
+        ("reproduce uap", "List the missing measurements and take none."),
+        ("reproduce noise", "List the missing measurements and take none."),
+    ],
+)
+def test_help_says_what_holds_for_the_command(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*command.split(), "--help"]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["modles"], "Did you mean 'models'"),

@@ -12,7 +12,9 @@ import pytest
 from torch import Tensor
 
 from detrame import cli
+from detrame.errors import Failure
 from detrame.training import Recipe, load, plan
+from detrame.training.files import ready_to_write, write_text
 from detrame.training.step import Step
 from tests.training import tiny
 
@@ -175,8 +177,8 @@ WRONG: list[tuple[list[str], int, str]] = [
         2,
         "--seeds takes whole numbers with commas between, as 0,1,2; got '0,x'",
     ),
-    (["train", "plainnet3", "--seeds", "1,1"], 2, "some are named twice: 1, 1"),
-    (["train", "plainnet3", "--seeds", "-1"], 2, "seed must be a number >= 0, got -1"),
+    (["train", "plainnet3", "--seeds", "1,1"], 2, "--seeds names 1 twice"),
+    (["train", "plainnet3", "--seeds", "-1"], 2, "--seeds takes numbers >= 0, got -1"),
     (["train", "plainnet3", "--device", "tpu"], 2, "unknown device 'tpu': choose auto, cpu or cuda"),
     (["train", "plainnet3", "--device", "cuda"], 2, "sees no CUDA device here"),
     (["train", "plainnet3", "--recipe", "cifr"], 2, "unknown recipe 'cifr': did you mean 'cifar'"),
@@ -221,7 +223,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["report", "{here}/empty"], 1, "there is no run in"),
     (["report", "{here}/damaged"], 1, "is not finished"),
     (["report", "{run}", "--out", "/proc/page.html"], 1, "/proc/page"),
-    (["report", "{run}", "--out", "{here}/empty"], 1, "empty is a folder: name the page to write"),
+    (["report", "{run}", "--out", "{here}/empty"], 1, "empty is a folder: name the file to write"),
     (["evaluate", "{here}/changed"], 1, "was begun on other images than digits now holds"),
     (["evaluate", "{here}/weightless"], 1, "weights.safetensors cannot be read"),
     (["data"], 2, "Usage: detrame data"),
@@ -284,4 +286,12 @@ def test_a_full_disk(inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert cli.run(["train", "plainnet3", *SMALL]) == 1
     complaint = capsys.readouterr().err.splitlines()[-1]
     assert complaint.startswith("detrame: cannot write runs/")
-    assert "No space left on device" in complaint
+    assert complaint.endswith("(No space left on device): free some space")
+
+
+def test_a_place_that_takes_no_files(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Failure, match=r"cannot write .*page.html \(Not a directory\): choose another place"):
+        write_text(tmp_path / "file" / "page.html", "")
+    with pytest.raises(Failure, match=r"cannot write .*page.html \(.*\): choose another place"):
+        ready_to_write(tmp_path / "file" / "page.html")

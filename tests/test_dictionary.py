@@ -367,7 +367,7 @@ def test_dictionary_networks_by_name() -> None:
         detrame.create_model("ddl3", activation="relu")
     with pytest.raises(ValueError, match="did you mean 'ddl12'"):
         detrame.create_model("ddl-12")
-    with pytest.raises(ValueError, match="PlainNet has 3, 6, 9, 12 or more layers, got 5"):
+    with pytest.raises(ValueError, match="DDL has 3, 6, 9, 12 or more layers, got 5"):
         detrame.create_model("ddl5")
 
 
@@ -377,3 +377,18 @@ def test_deeper_plainnets_have_longer_stages() -> None:
         convolutions = [module for module in net.modules() if isinstance(module, nn.Conv2d)]
         assert len(convolutions) == depth
         assert sum(conv.stride == (2, 2) for conv in convolutions) == 3
+
+
+def test_what_is_no_tensor_no_number_or_too_small_is_named() -> None:
+    layer = DictionaryConv2d(1, 4, 3)
+    with pytest.raises(TypeError, match="expected a tensor, got list"):
+        layer([[0.0]])
+    with pytest.raises(ValueError, match=r"no patch of \(3, 3\) fits into images of \(5, 2\)"):
+        layer(torch.zeros(1, 1, 5, 2))
+    with pytest.raises(TypeError, match="sparsity must be a number, got 'x'"):
+        DictionaryConv2d(1, 4, 3, sparsity="x")  # type: ignore[arg-type]
+
+
+def test_one_parameter_to_learn_may_be_a_plain_name() -> None:
+    layer = DictionaryConv2d(1, 4, 3, learned="shift")
+    assert [name for name, _ in layer.named_parameters()] == ["dictionary", "shift"]

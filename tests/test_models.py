@@ -162,6 +162,7 @@ def test_the_general_families(name: str, convolutions: int) -> None:
         ("plainet9", {}, "unknown model 'plainet9': did you mean 'plainnet9'"),
         ("vgg", {}, "unknown model 'vgg': choose from plainnet3"),
         ("plainnet4", {}, "PlainNet has 3, 6, 9, 12 or more layers, got 4"),
+        ("ddl10", {}, "DDL has 3, 6, 9, 12 or more layers, got 10"),
         ("resnet18", {}, r"6n \+ 2 layers .* got 18"),
         ("wideresnet17_4", {}, r"6n \+ 4 layers .* got 17, 4"),
         ("wideresnet16_0", {}, "got 16, 0"),
@@ -180,6 +181,11 @@ def test_the_general_families(name: str, convolutions: int) -> None:
 def test_bad_names_and_options(name: str, options: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         detrame.create_model(name, **options)  # type: ignore[arg-type]
+
+
+def test_a_width_that_is_no_number() -> None:
+    with pytest.raises(TypeError, match="width must be a number, got 'a'"):
+        detrame.create_model("resnet8", width="a")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["plainnet3", "resnet8", "wideresnet10_2"])

@@ -45,10 +45,31 @@ def test_a_damaged_file_is_refused(exported: Path) -> None:
 
 
 def test_networks_there_are_no_weights_of(exported: Path) -> None:
-    with pytest.raises(ValueError, match="did you mean 'plainnet3-relu-digits'"):
-        detrame.create_model("plainnet3", activation="relu", pretrained="digit")
+    for name, dataset in [("plainnet3", "digit"), ("plainnet6", "digits"), ("plainnet3", "plainnet3-relu-digits")]:
+        with pytest.raises(ValueError, match=rf"no trained {name} relu on '{dataset}'; .* plainnet3 relu digits$"):
+            detrame.create_model(name, activation="relu", pretrained=dataset)
     with pytest.raises(ValueError, match="an activation by name"):
         detrame.create_model("plainnet3", activation=lambda channels, kernel: torch.nn.ReLU(), pretrained="digits")
+
+
+@pytest.mark.parametrize(
+    ("option", "asked", "trained"),
+    [
+        ("iterations", 2, "3"),
+        ("num_classes", 100, "10"),
+        ("width", 0.5, "1.0"),
+        ("norm", None, "'batch'"),
+        ("mean", (0.5, 0.5, 0.5), r"\[0.49"),
+    ],
+)
+def test_an_option_that_contradicts_the_trained_network_is_refused(option: str, asked: object, trained: str) -> None:
+    with pytest.raises(ValueError, match=f"^{option}=.* was asked, but the trained .* has {option}={trained}"):
+        detrame.create_model("resnet8", pretrained="cifar10", **{option: asked})  # type: ignore[arg-type]
+
+
+def test_options_that_agree_with_the_trained_network_are_taken() -> None:
+    detrame.create_model("resnet8", iterations=3, num_classes=10, width=1, norm="batch", pretrained="cifar10")
+    detrame.create_model("resnet8", activation="relu", iterations=5, pretrained="cifar10")  # ReLU has no iterations
 
 
 @pytest.mark.parametrize("name", pretrained_names())

@@ -48,6 +48,8 @@ def from_dictionary(model: nn.Module, *, iterations: int | None = None, toleranc
     Returns:
         The network, with an ``nn.Sequential`` of the two in the place of each dictionary layer.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected an nn.Module, got {type(model).__name__}")
     if iterations is not None:
         check_count("iterations", iterations)
     if tolerance is not None and not 0 < tolerance < 1:

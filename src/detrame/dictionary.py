@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from detrame.errors import check_count, unknown
+from detrame.errors import check_count, check_number, unknown
 from detrame.modes import full_precision
 from detrame.prox import nonnegative_minimiser
 
@@ -47,6 +47,7 @@ class DictionaryLayer(nn.Module):
         learned: Collection[str],
     ) -> None:
         super().__init__()
+        learned = (learned,) if isinstance(learned, str) else learned
         _check_problem(dictionary.numel() // atoms, atoms, sparsity, damping, learned)
         self.dictionary = nn.Parameter(dictionary)
         for name, start in (("sparsity", sparsity), ("damping", damping), ("shift", [0.0] * atoms)):
@@ -88,6 +89,8 @@ class DictionaryLayer(nn.Module):
 
     def _input(self, x: Tensor) -> Tensor:
         """`x` in the precision of the dictionary, which it may have left only under autocast."""
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected a tensor, got {type(x).__name__}")
         if x.dtype != self.dictionary.dtype and not torch.is_autocast_enabled(x.device.type):
             raise TypeError(f"the input is {x.dtype} and the dictionary {self.dictionary.dtype}: convert one of them")
         return x.to(self.dictionary.dtype)
@@ -110,7 +113,7 @@ class DictionaryLinear(DictionaryLayer):
         atoms: k, on the last axis of the code.
         sparsity: lambda >= 0.
         damping: alpha >= 0. It may be 0; for more atoms than features only with a positive sparsity and no shift.
-        learned: which of "sparsity", "damping" and "shift" (d) to learn beside the dictionary.
+        learned: which of "sparsity", "damping" and "shift" (d) to learn beside the dictionary: one name, or several.
 
     Shapes: ``dictionary (m, k)``; input ``(..., m)``, output ``(..., k)``.
     """
@@ -138,9 +141,9 @@ class DictionaryLinear(DictionaryLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """The codes ``(..., k)`` of vectors ``(..., m)``."""
+        x = self._input(x)
         if not x.ndim or x.shape[-1] != len(self.dictionary):
             raise ValueError(f"expected {len(self.dictionary)} features on the last axis, got shape {tuple(x.shape)}")
-        x = self._input(x)
         with torch.autocast(x.device.type, enabled=False):
             return self._code(x @ self.dictionary)
 
@@ -164,7 +167,7 @@ class DictionaryConv2d(DictionaryLayer):
         sparsity: lambda >= 0.
         damping: alpha >= 0. It may be 0; for more atoms than values in a patch only with a positive sparsity and no
             shift.
-        learned: which of "sparsity", "damping" and "shift" (d) to learn beside the dictionary.
+        learned: which of "sparsity", "damping" and "shift" (d) to learn beside the dictionary: one name, or several.
 
     Shapes: ``dictionary (k, C, *kernel_size)``, an atom a filter; input ``(N, C, H, W)``, output ``(N, k, H', W')``.
     """
@@ -199,10 +202,13 @@ class DictionaryConv2d(DictionaryLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """The codes ``(N, k, H', W')`` of the patches of images ``(N, C, H, W)``."""
+        x = self._input(x)
         if x.ndim != 4 or x.shape[1] != self.dictionary.shape[1]:
             channels = self.dictionary.shape[1]
             raise ValueError(f"expected images (batch, {channels}, height, width), got shape {tuple(x.shape)}")
-        x = self._input(x)
+        padded = [size + 2 * padding for size, padding in zip(x.shape[2:], self.padding, strict=True)]
+        if padded[0] < self.kernel_size[0] or padded[1] < self.kernel_size[1]:
+            raise ValueError(f"no patch of {self.kernel_size} fits into images of {tuple(x.shape[2:])}")
         with full_precision(x.device):
             correlation = F.conv2d(x, self.dictionary, stride=self.stride, padding=self.padding)
             return self._code(correlation.movedim(1, -1)).movedim(-1, 1)
@@ -227,6 +233,7 @@ def _check_problem(size: int, atoms: int, sparsity: float, damping: float, learn
         if name not in LEARNABLE:
             raise unknown("parameter to learn", name, LEARNABLE)
     for name, value in (("sparsity", sparsity), ("damping", damping)):
+        check_number(name, value)
         if not (isfinite(value) and value >= 0):
             raise ValueError(f"{name} must be finite and >= 0, got {value}")
     if damping == 0 and "damping" in learned:

@@ -17,6 +17,19 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> ValueError:
     return ValueError(f"unknown {kind} {name!r}: {hint}")
 
 
+def why_not(error: Exception) -> str:
+    """What is wrong with a stored document, from the error that reading its fields raised."""
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    return "it has other fields" if isinstance(error, TypeError) else str(error)
+
+
+def check_number(name: str, value: object) -> None:
+    """A TypeError unless `value` is a number, or is as good as one (an array or tensor of one)."""
+    if not hasattr(value, "__float__"):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+
+
 def check_count(name: str, value: int, minimum: int = 1) -> int:
     """`value` as an int, if it is a whole number of at least `minimum`; a TypeError or ValueError if not."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):

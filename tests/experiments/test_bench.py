@@ -244,13 +244,27 @@ def test_the_other_measurements_are_stored_beside(
         (["--batch", "0"], "--batch must be at least 1, got 0"),
         (["--device", "tpu"], "unknown device 'tpu'"),
         (["epoch", "--dataset", "digit"], "did you mean 'digits'"),
+        (["--dataset", "digits"], "steps are measured on random images: leave --dataset out"),
     ],
 )
 def test_wrong_arguments(
     arguments: list[str], complaint: str, small: Setting, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["bench", *arguments]) == 2
-    assert complaint in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert complaint in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_folder_that_takes_no_results_is_found_before_measuring(
+    small: Setting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measurement = bench.Measurement(lambda model, where: pytest.fail("it measured"))
+    monkeypatch.setitem(bench.MEASUREMENTS, "steps", measurement)
+    assert cli.run(["bench", "--device", "cpu", "--results", "/proc/results"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("detrame: cannot write /proc/results/timing/")
+    assert captured.err.count("\n") == 1
 
 
 def test_a_recipe_for_steps_is_the_paper_s(small: Setting) -> None:

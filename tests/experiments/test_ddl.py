@@ -165,6 +165,8 @@ def test_what_has_not_run_is_left_blank(tmp_path: Path, capsys: pytest.CaptureFi
         (["depth", "--dataset", "digit"], "did you mean 'digits'"),
         (["depth", "--depths", "3,x"], "--depths takes whole numbers"),
         (["depth", "--depths", "4"], "PlainNet has"),
+        (["depth", "--show", "--plot", "depth.png"], "name a file that ends in .svg, got depth.png"),
+        (["depth", "--depths", "3,4", "--dry-run"], "PlainNet has 3, 6, 9, 12 or more layers, got 4"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

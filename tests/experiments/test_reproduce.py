@@ -91,9 +91,10 @@ def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
     (again,) = stored(tmp_path / "results")
     assert (again.recipe, again.scores, again.environment) == (run.recipe, run.scores, run.environment)
     assert again.test_accuracy == pytest.approx([epoch.test_accuracy for epoch in run.history], abs=1e-3)
-    path.write_text("{}")
-    with pytest.raises(Failure, match="is not a result"):
-        stored(tmp_path / "results")
+    for text, reason in (("{}", "it lacks 'recipe'"), ("[]", "it has other fields"), ("{", "Expecting property")):
+        path.write_text(text)
+        with pytest.raises(Failure, match=rf"is not a result \({reason}"):
+            stored(tmp_path / "results")
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.Cap
 def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
     small_table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "0"]) == 1
+    assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "1e-9"]) == 1
     assert (
         "stopped in epoch 1, after step 1, of runs/reproduce/accuracy/digits/plainnet3-relu" in capsys.readouterr().err
     )
@@ -165,12 +166,41 @@ def test_parameters_beside_the_paper_s(capsys: pytest.CaptureFixture[str]) -> No
         (["accuracy", "--dataset", "cifar11"], "did you mean 'cifar10'"),
         (["accuracy", "--models", "plainnet8"], "unknown model of the paper 'plainnet8'"),
         (["accuracy", "--seeds", "a"], "--seeds takes whole numbers"),
+        (["accuracy", "--seeds", "0,1,0"], "--seeds names 0 twice"),
+        (["accuracy", "--seeds", "-2"], "--seeds takes numbers >= 0, got -2"),
+        (["accuracy", "--budget", "0"], "--budget takes minutes above 0, got 0"),
+        (["noise", "--budget", "nan"], "--budget takes minutes above 0, got nan"),
         (["accuracy", "--epochs", "0"], "epochs must be at least 1, got 0"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["reproduce", *arguments]) == 2
     assert complaint in capsys.readouterr().err
+
+
+SHOWN = ("accuracy", "timing", "controls", "ddl", "depth", "uap", "noise")
+
+
+@pytest.mark.parametrize("table", SHOWN)
+def test_results_that_cannot_be_shown(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    for place, status, complaint in (
+        ("nowhere", 1, "nowhere has no results: it does not exist"),
+        ("file", 2, "--results takes a folder, and "),
+    ):
+        assert cli.run(["reproduce", table, "--show", "--results", str(tmp_path / place)]) == status
+        captured = capsys.readouterr()
+        assert complaint in captured.err
+        assert captured.err.count("\n") == 1
+        assert captured.out == ""
+
+
+@pytest.mark.parametrize("table", ["uap", "noise"])
+def test_attacks_of_which_nothing_is_stored(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["reproduce", table, "--show", "--results", str(tmp_path)]) == 1
+    assert f"nothing is stored yet of these networks in {tmp_path}: `detrame reproduce {table}`" in (
+        capsys.readouterr().err
+    )
 
 
 def test_the_stored_results_of_this_repository_are_whole() -> None:

@@ -427,11 +427,15 @@ def test_names_in_print() -> None:
 def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "page.html"
     results = str(tmp_path / "results")
+    assert cli.run(["reproduce", "page", "--out", str(out), "--results", results]) == 1
+    assert "results has no results: it does not exist" in capsys.readouterr().err
+    assert not out.exists()
+    (tmp_path / "results").mkdir()
     assert cli.run(["reproduce", "page", "--out", str(out), "--results", results]) == 0
     assert capsys.readouterr().out == f"{out}\n"
     assert out.read_text(encoding="utf-8") == build(tmp_path / "results")
     assert cli.run(["reproduce", "page", "--out", str(tmp_path), "--results", results]) == 1
-    assert "is a folder: name the page to write" in capsys.readouterr().err
+    assert "is a folder: name the file to write" in capsys.readouterr().err
 
 
 def test_the_page_in_the_repository_is_that_of_the_stored_results() -> None:

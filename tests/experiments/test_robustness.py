@@ -1,6 +1,7 @@
 """Trained networks under attack, from the command line to the page: small real runs on digits."""
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,11 @@ def test_networks_by_name(runs: dict[str, list[Run]], tmp_path: Path) -> None:
     )
     assert packaged.label == "resnet8 qmetric"
     assert len(named(str(runs["relu"][0].path.parent))) == 5
-    with pytest.raises(ValueError, match="unknown trained network 'resnet9:relu': did you mean 'resnet8:relu'"):
-        named("resnet9:relu")
-    with pytest.raises(Failure, match="nowhere is neither a folder of runs nor a trained network of the package"):
-        named("nowhere")
+    for name in ("resnet56:relu", "resnet8", "runs/nowhere"):
+        with pytest.raises(
+            ValueError, match=f"{name} is neither a folder of runs nor .* which has plainnet3:qmetric, "
+        ):
+            named(name)
 
 
 def test_the_run_of_the_paper_s_recipe_comes_before_the_package(
@@ -212,8 +214,8 @@ def on_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: dict[str, l
 
 def test_reproduce_uap(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--seeds", "0,1", *OPTIONS]
-    assert cli.run(["reproduce", "uap", "--budget", "0", *options]) == 1
-    assert "stopped after 0 minutes" in capsys.readouterr().err
+    assert cli.run(["reproduce", "uap", "--budget", "1e-9", *options]) == 1
+    assert "stopped after 1e-09 minutes" in capsys.readouterr().err
     assert cli.run(["reproduce", "uap", "--dry-run", *options]) == 0
     captured = capsys.readouterr()
     assert "4 measurements are missing" in captured.out
@@ -293,6 +295,43 @@ def test_attack_several_networks_side_by_side(
     assert [one["attack"] for one in document["measured"]] == ["uap-sequential", "noise"]
 
 
+def test_several_runs_of_one_network_are_told_apart(
+    runs: dict[str, list[Run]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("first", "second"):
+        shutil.copytree(runs["relu"][0].path, tmp_path / name)
+    paths = [str(tmp_path / name) for name in ("first", "second")]
+    arguments = ["--noise", "0.1", "--unit", "pixels", "--images", "8", "--device", "cpu"]
+    other = str(runs["qmetric"][0].path)
+    assert cli.run(["attack", *paths, other, *arguments, "--out", str(tmp_path / "page.html")]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    for label in ("plainnet3 relu first ", "plainnet3 relu second ", "plainnet3 qmetric  "):
+        assert sum(line.startswith(label) for line in lines) == 1
+    assert "plainnet3 relu second" in (tmp_path / "page.html").read_text()
+    assert cli.run(["attack", *paths, paths[0] + "/", *arguments]) == 2
+    assert f"names plainnet3 relu first on digits from {paths[0]} twice" in capsys.readouterr().err
+
+
+def test_a_page_that_cannot_be_written_is_found_before_attacking(
+    runs: dict[str, list[Run]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("detrame.experiments.robustness.Bench", lambda *arguments: pytest.fail("it attacked"))
+    arguments = ["attack", str(runs["relu"][0].path), "--noise", "0.1", "--unit", "pixels", "--out", "/proc/page.html"]
+    assert cli.run(arguments) == 1
+    assert capsys.readouterr().err.startswith("detrame: cannot write /proc/page.html (")
+    assert cli.run(["reproduce", "uap", "--out", "/proc/page.html"]) == 1
+    assert capsys.readouterr().err.startswith("detrame: cannot write /proc/page.html (")
+
+
+def test_more_images_than_there_are(runs: dict[str, list[Run]], capsys: pytest.CaptureFixture[str]) -> None:
+    there = len(runs["relu"][0].dataset().test)
+    arguments = ["attack", str(runs["relu"][0].path), "--noise", "0.1", "--unit", "pixels", "--images", "5000"]
+    assert cli.run([*arguments, "--device", "cpu"]) == 0
+    assert f"on digits, measured on all {there} test images: there are no more" in capsys.readouterr().out
+    assert cli.run([*arguments, "--json", "--device", "cpu"]) == 0
+    assert json.loads(capsys.readouterr().out)["measured"][0]["settings"]["images"] == there
+
+
 def test_attack_each_image_and_check(
     runs: dict[str, list[Run]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -310,13 +349,19 @@ def test_attack_each_image_and_check(
     ("arguments", "complaint"),
     [
         (["--radius", "8/255"], "--radius needs its unit: --unit pixels for pixels in [0, 1]"),
+        (["--noise", "0.1", "--unit", "pixels", "--check"], "--check needs --radius"),
         (["--noise", "0.1"], "--noise needs its unit"),
         ([], "how strong an attack? give --radius"),
         (["--radius", "8/0", "--unit", "pixels"], "--radius takes numbers or fractions"),
         (["--radius", "0.1", "--unit", "px"], "unknown unit of a radius 'px'"),
         (["--radius", "0.1", "--unit", "pixels", "--norm", "1"], "unknown norm '1': choose from inf, 2"),
         (["--radius", "0.1", "--unit", "pixels", "--attacks", "uap,pdg"], "unknown attack 'pdg': did you mean 'pgd'"),
-        (["--radius", "0.1", "--unit", "pixels", "--seeds", "0,0"], "each seed makes one perturbation"),
+        (["--radius", "0.1", "--unit", "pixels", "--seeds", "0,0"], "--seeds names 0 twice"),
+        (["--radius", "0.1", "--unit", "pixels", "--seeds", "-1"], "--seeds takes numbers >= 0, got -1"),
+        (["--radius", "0.1,1/10", "--unit", "pixels"], "--radius names 0.1 twice"),
+        (["--noise", "0.1,0.1", "--unit", "pixels"], "--noise names 0.1 twice"),
+        (["--radius", "0.1", "--unit", "pixels", "--attacks", "pgd,pgd"], "--attacks names pgd twice"),
+        (["--radius", "8", "--unit", "pixels"], "pixels are in [0, 1]; did you mean 8/255?"),
         (["--radius", "0.1", "--unit", "pixels", "--images", "0"], "images must be at least 1"),
         (["--radius", "0.1", "--unit", "pixels", "--target", "0"], "target must be a percentage"),
         (["--radius", "0.1", "--unit", "pixels", "--overshoot", "-1"], "overshoot must be at least 0"),
@@ -335,7 +380,7 @@ def test_wrong_arguments(
 def test_a_page_needs_something_to_show_and_a_place(measured: Measured, tmp_path: Path) -> None:
     with pytest.raises(Failure, match="nothing measured yet"):
         page.write([], tmp_path / "page.html")
-    with pytest.raises(Failure, match="is a folder: name the page"):
+    with pytest.raises(Failure, match="is a folder: name the file"):
         page.write([measured], tmp_path)
 
 

@@ -91,6 +91,7 @@ def test_show_prints_what_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("results").mkdir()
     assert cli.run(["reproduce", "timing", "--show"]) == 0
     assert "nothing measured yet" in capsys.readouterr().out
     keep(Path("results"), measured())

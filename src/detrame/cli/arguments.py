@@ -1,5 +1,6 @@
 """Options that several commands share, and how their values are read."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -9,8 +10,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 
 
 def numbers(option: str, text: str) -> list[int]:
-    """Whole numbers with commas between."""
+    """Whole numbers >= 0 with commas between, none twice."""
     try:
-        return [int(number) for number in text.split(",")]
+        found = [int(number) for number in text.split(",")]
     except ValueError:
         raise ValueError(f"{option} takes whole numbers with commas between, as 0,1,2; got {text!r}") from None
+    if min(found) < 0:
+        raise ValueError(f"{option} takes numbers >= 0, got {min(found)}")
+    once(option, found)
+    return found
+
+
+def once(option: str, given: Sequence[object]) -> None:
+    """A ValueError if something is given twice."""
+    for number, one in enumerate(given):
+        if one in given[:number]:
+            raise ValueError(f"{option} names {one} twice: leave one out")

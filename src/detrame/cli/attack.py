@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device, numbers
+from detrame.cli.arguments import AsJson, Device, numbers, once
 from detrame.cli.show import print_document, print_robustness
 
 Unit = Annotated[
@@ -62,26 +62,35 @@ def attack(
 
         detrame attack runs/NAME --noise 0.001,0.01 --unit pixels --out page.html
     """
-    from detrame.experiments.robustness import Bench, Settings, named, page, twin
+    from detrame.experiments.robustness import Bench, Settings, named, page, told_apart, twin
     from detrame.experiments.robustness.measure import known_attack
     from detrame.experiments.robustness.stored import document
     from detrame.experiments.robustness.tables import rows
     from detrame.robustness.trust import verdict
+    from detrame.training.files import ready_to_write
 
     radii, ratios = values("--radius", radius), values("--noise", noise)
-    if not radii and (check or not ratios):
+    if check and not radii:
+        raise ValueError("--check needs --radius, as 8/255 with --unit pixels")
+    if not radii and not ratios:
         raise ValueError("how strong an attack? give --radius, as 8/255 with --unit pixels, or --noise, as 0.01")
     if unit is None:
         raise ValueError(
             f"{'--radius' if radii else '--noise'} needs its unit: --unit pixels for pixels in [0, 1], "
             "or --unit normalised for what the network sees once it has normalised them"
         )
+    once("--radius", radii)
+    once("--noise", ratios)
+    once("--attacks", attacks.split(","))
     chosen = [known_attack(name) for name in attacks.split(",")]
     settings = Settings(crafting, images, tuple(numbers("--seeds", seeds)), target, overshoot, passes)
-    networks = [network for run in runs for network in named(run)]
+    networks = told_apart([network for run in runs for network in named(run)])
+    once("the command", [f"{one.label} on {one.recipe.dataset} from {one.source}" for one in networks])
+    if out is not None:
+        ready_to_write(out)
     measured, checked = [], []
     for network in networks:
-        bench = Bench(network, settings, device)
+        bench = Bench(network, settings.within(network.dataset), device)
         balls = [network.ball(value, unit, norm) for value in radii]
         measured += [bench.attack(name, balls) for name in chosen if balls]
         measured += [bench.noise(ratios, [unit])] if ratios else []
@@ -94,6 +103,9 @@ def attack(
         print_document({"measured": [document(one) for one in measured], "checks": checks})
         return
     print_robustness(rows(measured))
+    fewer = {one.dataset: one.settings.images for one in measured if one.settings.images < images}
+    for dataset, count in fewer.items():
+        print(f"on {dataset}, measured on all {count} test images: there are no more")
     for network, found in checked:
         print("\n".join([f"{network.label}: {verdict(found)}", *(f"  {one}" for one in found)]))
     if out is not None:

@@ -54,6 +54,8 @@ def bench(
 
     where = setting_on(device, batch=batch, dataset=dataset, quick=quick)
     chosen = networks(what, where, names(models))
+    if what == "steps" and dataset is not None:
+        raise ValueError("steps are measured on random images: leave --dataset out, or measure an epoch")
     measured = measure_told(what, chosen, where, None if quick else results, quiet=as_json)
     if as_json:
         print_document([asdict(one) for one in measured])
@@ -65,7 +67,9 @@ def measure_told(
     what: str, models: Sequence[str], where: "Setting", results: Path | None, *, quiet: bool
 ) -> "list[Measured]":
     """Measure networks, and tell on stderr how it goes, unless that is to be quiet."""
-    from detrame.experiments.bench import measure
+    from detrame.experiments.bench import measure, prepare
+
+    prepare(what, where, results)
 
     def tell(line: str) -> None:
         if not quiet:

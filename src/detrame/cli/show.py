@@ -97,7 +97,7 @@ def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
         published = "" if row.paper is None else Spread(row.paper, row.paper_std, 5).text(2)
         ours = Spread(row.mean, row.std, row.n).text(2)
         figures = [published, ours, str(row.n), f"{row.accuracy:.2f}", f"{row.clean:.2f}"]
-        table.add_row(f"{row.model} {row.activation}", row.dataset, row.attack, row.strength, *figures)
+        table.add_row(row.label, row.dataset, row.attack, row.strength, *figures)
     _print(table)
 
 

@@ -35,7 +35,9 @@ TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write Ten
 
 
 def train(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A network of `detrame models`.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="A network of `detrame models`, or ddl3, ddl6, ddl9, ddl12.")
+    ] = None,
     dataset: Dataset = None,
     activation: Annotated[str | None, typer.Option(help="relu, qmetric, lista or slstm. [default: qmetric]")] = None,
     iterations: Iterations = None,

@@ -16,6 +16,7 @@ from detrame.experiments.report.groups import NAMES
 from detrame.experiments.report.html import chart_style
 from detrame.experiments.results import Result
 from detrame.experiments.spread import Spread
+from detrame.models import plainnet
 from detrame.training import Recipe
 
 TABLE = "depth"
@@ -50,6 +51,7 @@ def recipe_of(method: str, depth: int, dataset: str, *, epochs: int | None = Non
     """The run of a method at a depth: the data set's recipe, narrow and short."""
     if dataset not in BUDGETS:
         raise unknown("data set of this table", dataset, BUDGETS)
+    plainnet.layers(depth)  # a ValueError where there is no such depth, before anything is listed or run
     changes = BUDGETS[dataset] | ({} if epochs is None else {"epochs": epochs})
     return method_recipe(method, depth, dataset, iterations=2, seed=seed, **changes)
 

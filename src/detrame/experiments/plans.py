@@ -13,8 +13,6 @@ from detrame.training import OnEpoch, Recipe, Run, plan, resume_all
 
 def seeded(recipe: Recipe, seeds: Sequence[int]) -> list[Recipe]:
     """The recipe once for each seed, with a split of its own where the data set comes without one."""
-    if len(set(seeds)) < len(seeds):
-        raise ValueError(f"each seed makes one run, but some are named twice: {', '.join(map(str, seeds))}")
     splits = {seed: seed if recipe.dataset in OWN_SPLITS else recipe.split_seed for seed in seeds}
     return [recipe.replace(seed=seed, split_seed=splits[seed]) for seed in seeds]
 

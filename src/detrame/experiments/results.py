@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from detrame.errors import Failure
+from detrame.errors import Failure, why_not
 from detrame.training import Recipe, Run, Scores
 from detrame.training.files import write_text
 
@@ -61,4 +61,6 @@ def _read(path: Path) -> Result:
             document.get("timing", {}),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{path} is not a result ({error}): delete it, or restore it from the repository") from error
+        raise Failure(
+            f"{path} is not a result ({why_not(error)}): delete it, or restore it from the repository"
+        ) from error

@@ -1,7 +1,7 @@
 """The paper's networks, their activation through one seam: :func:`create_model` and :func:`list_models`."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -23,6 +23,15 @@ __all__ = [
     "read_pretrained",
 ]
 
+UNLESS_SAID: dict[str, Any] = {
+    "iterations": 2,
+    "num_classes": 10,
+    "in_channels": 3,
+    "mean": None,
+    "std": None,
+    "last_activation": False,
+    "width": 1.0,
+}
 DICTIONARY = "dictionary"  # what stands for the activation of a dictionary network, which has none beside its codes
 
 
@@ -30,14 +39,14 @@ def create_model(
     name: str,
     *,
     activation: str | ActivationFactory | None = None,
-    iterations: int = 2,
-    num_classes: int = 10,
-    in_channels: int = 3,
+    iterations: int | None = None,
+    num_classes: int | None = None,
+    in_channels: int | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     norm: str | None = "batch",
-    last_activation: bool = False,
-    width: float = 1.0,
+    last_activation: bool | None = None,
+    width: float | None = None,
     pretrained: str | None = None,
 ) -> nn.Module:
     """A network by name, from pixels (N, in_channels, H, W) to logits (N, num_classes), at any size of image.
@@ -47,21 +56,32 @@ def create_model(
             PlainNet 9 of exact dictionary layers, and its like (3, 6, 12, or more than 12 layers).
         activation: "relu", "qmetric" (unless said), "lista", "slstm", or a factory
             ``(channels, kernel_size) -> nn.Module``; a dictionary network takes none.
-        iterations: of each activation but "relu".
-        num_classes: the number of logits.
-        in_channels: 3 for colour, 1 for grey.
+        iterations: of each activation but "relu"; 2 unless said.
+        num_classes: the number of logits; 10 unless said.
+        in_channels: 3 for colour (unless said), 1 for grey.
         mean, std: by channel; the network then normalises its input itself, and takes pixels.
         norm: "batch", or None for no normalisation between the layers.
         last_activation: PlainNet only: an activation after the class layer too, as the paper's table has it.
-        width: multiplies the channels of every hidden layer (the stem of a WideResNet excepted).
+        width: multiplies the channels of every hidden layer (the stem of a WideResNet excepted); 1 unless said.
         pretrained: the data set ("cifar10") whose trained weights to load; everything but `name` and `activation` is
-            then as in training, and the network, in eval mode, takes pixels in [0, 1].
+            then as in training (a ValueError for an option that says otherwise), and the network, in eval mode, takes
+            pixels in [0, 1].
     """
+    said: dict[str, Any] = {
+        "iterations": iterations,
+        "num_classes": num_classes,
+        "in_channels": in_channels,
+        "mean": mean,
+        "std": std,
+        "last_activation": last_activation,
+        "width": width,
+    }
+    said = {option: value for option, value in said.items() if value is not None}
     if pretrained is not None:
-        return _pretrained(name, activation, pretrained)
-    factory = _factory(name, default_activation(name) if activation is None else activation, iterations)
-    options = Options(factory, num_classes, in_channels, mean, std, norm, last_activation, width)
-    return build(name, options)
+        return _pretrained(name, activation, pretrained, said if norm == "batch" else said | {"norm": norm})
+    options = UNLESS_SAID | {"norm": norm} | said
+    factory = _factory(name, default_activation(name) if activation is None else activation, options.pop("iterations"))
+    return build(name, Options(factory, **options))
 
 
 def default_activation(name: str) -> str:
@@ -77,11 +97,21 @@ def _factory(name: str, activation: str | ActivationFactory, iterations: int) ->
     return activation_factory(activation, iterations=iterations) if isinstance(activation, str) else activation
 
 
-def _pretrained(name: str, activation: str | ActivationFactory | None, dataset: str) -> nn.Module:
+def _pretrained(
+    name: str, activation: str | ActivationFactory | None, dataset: str, said: Mapping[str, Any]
+) -> nn.Module:
     activation = default_activation(name) if activation is None else activation
     if not isinstance(activation, str):
         raise ValueError(f"pretrained weights go with an activation by name, got {activation!r}")
     tensors, metadata = read_pretrained(name, activation, dataset)
+    for option, value in said.items():
+        trained = metadata["options"][option]
+        asked = [float(number) for number in value] if option in ("mean", "std") else value
+        if asked != trained and (activation, option) != ("relu", "iterations"):  # ReLU has none
+            raise ValueError(
+                f"{option}={asked!r} was asked, but the trained {name} {activation} on {dataset} has "
+                f"{option}={trained!r}: leave {option} out, or leave pretrained out and train it"
+            )
     model = create_model(name, activation=activation, **metadata["options"])
     model.load_state_dict(tensors)
     return model.eval()

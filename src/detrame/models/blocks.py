@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from detrame.activations import ActivationFactory
-from detrame.errors import check_count
+from detrame.errors import check_count, check_number
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Options:
             raise ValueError(f"norm must be 'batch' or None, got {self.norm!r}")
         for name in ("num_classes", "in_channels"):
             check_count(name, getattr(self, name))
+        check_number("width", self.width)
         if not 0 < self.width < float("inf"):
             raise ValueError(f"width must be a positive number, got {self.width}")
         for name in ("mean", "std"):

@@ -17,7 +17,7 @@ def ddl(depth: int, options: Options) -> nn.Sequential:
     """
     modules: list[nn.Module] = [options.normalise(), nn.Dropout(INPUT_DROPOUT)]
     inputs = options.in_channels
-    for layer in layers(depth):
+    for layer in layers(depth, "DDL"):
         outputs = options.channels(layer.channels) if layer.channels else options.num_classes
         if layer.channels or options.last_activation:
             modules.append(

@@ -46,12 +46,12 @@ LAYERS: dict[int, list[Layer]] = {
 _STAGED = 12  # and more: three stages, then three layers
 
 
-def layers(depth: int) -> list[Layer]:
+def layers(depth: int, family: str = "PlainNet") -> list[Layer]:
     """The layers of a network: the paper's, and for more than 12 those of 12 with longer stages."""
     if depth in LAYERS:
         return LAYERS[depth]
     if depth < _STAGED:
-        raise ValueError(f"PlainNet has {', '.join(map(str, LAYERS))}, {_STAGED} or more layers, got {depth}")
+        raise ValueError(f"{family} has {', '.join(map(str, LAYERS))}, {_STAGED} or more layers, got {depth}")
     long, rest = divmod(depth - 3, 3)  # three stages, the first ones longer by one where need be
     first, second, third = (long + (stage < rest) - 1 for stage in range(3))
     return [

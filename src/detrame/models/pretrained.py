@@ -9,7 +9,7 @@ from typing import Any
 from safetensors.torch import load
 from torch import Tensor
 
-from detrame.errors import Failure, unknown
+from detrame.errors import Failure
 
 
 def weights_name(model: str, activation: str, dataset: str) -> str:
@@ -31,12 +31,16 @@ def read_pretrained(model: str, activation: str, dataset: str) -> tuple[dict[str
     """The weights of a trained network, in float32, and what its metadata says.
 
     The metadata has ``options`` (of :func:`detrame.create_model`), ``recipe``, ``scores`` and ``environment``. A
-    ValueError suggests a name if there is no such network; a Failure says so if its file is damaged.
+    ValueError says which there are if there is no such network; a Failure says so if its file is damaged.
     """
     name = weights_name(model, activation, dataset)
     entry = folder().joinpath(name)
     if not entry.is_file():
-        raise unknown("trained network", name.removesuffix(".safetensors"), pretrained_names())
+        there = ", ".join(name.replace("-", " ") for name in pretrained_names())
+        raise ValueError(
+            f"there is no trained {model} {activation} on {dataset!r}; "
+            f"the trained networks (network, activation, data set) are {there}"
+        )
     content = entry.read_bytes()
     checksums = folder().joinpath("SHA256SUMS").read_text().splitlines()
     if f"{hashlib.sha256(content).hexdigest()}  {name}" not in checksums:

@@ -37,6 +37,10 @@ class Ball:
             raise unknown("unit of a radius", self.unit, UNITS)
         if self.norm not in NORMS:
             raise unknown("norm", self.norm, NORMS)
+        if (self.unit, self.norm) == ("pixels", "inf") and self.radius > 1:
+            raise ValueError(
+                f"a radius of {self.radius:g} in pixels: pixels are in [0, 1]; did you mean {self.radius:g}/255?"
+            )
         if self.unit == "normalised" and self.std is None:
             raise ValueError("a radius in normalised units needs std, by channel: what the network divides by")
 

@@ -2,7 +2,10 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from errno import ENOSPC
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from torch import Tensor
 
@@ -18,11 +21,28 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise Failure(
-            f"cannot write {path} ({error.strerror or error}): free some space, or choose another --out"
-        ) from error
+        raise _cannot_write(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing could be written, there is nothing to remove
+            temporary.unlink()
+
+
+def ready_to_write(path: Path) -> None:
+    """Make the folder of a file that long work will write, and see that it takes files: if not, a Failure now."""
+    if path.is_dir():
+        raise Failure(f"{path} is a folder: name the file to write in it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> Failure:
+    full = os.strerror(ENOSPC) in str(error)  # safetensors gives the system's words, without its number
+    hint = "free some space" if full else "choose another place"
+    return Failure(f"cannot write {path} ({error.strerror or error}): {hint}")
 
 
 def write_text(path: Path, text: str) -> None:

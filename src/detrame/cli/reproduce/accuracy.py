@@ -3,7 +3,18 @@
 from pathlib import Path
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Epochs, Models, Results, Seeds, Show, names
+from detrame.cli.reproduce.options import (
+    Budget,
+    Dataset,
+    DryRun,
+    Epochs,
+    Models,
+    Results,
+    Seeds,
+    Show,
+    names,
+    need_stored,
+)
 from detrame.cli.reproduce.runs import list_missing, train_missing
 from detrame.cli.show import print_accuracy, print_document
 
@@ -35,7 +46,9 @@ def accuracy(
     if dry_run:
         list_missing(wanted, results, as_json=as_json)
         return
-    if not show:
+    if show:
+        need_stored(results)
+    else:
         train_missing(wanted, results, device, budget, quiet=as_json)
     from detrame.experiments.results import stored
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Epochs, Results, Seeds, Show
+from detrame.cli.reproduce.options import Budget, DryRun, Epochs, Results, Seeds, Show, need_stored
 from detrame.cli.reproduce.runs import list_missing, train_missing
 from detrame.cli.show import print_controls, print_document
 
@@ -35,7 +35,9 @@ def controls(
     if dry_run:
         list_missing(wanted, results, as_json=as_json)
         return
-    if not show:
+    if show:
+        need_stored(results)
+    else:
         train_missing(wanted, results, device, budget, quiet=as_json)
     rows = control_rows(stored(results))
     if as_json:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show, names
+from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show, names, need_stored
 from detrame.cli.reproduce.runs import list_missing, train_missing
 from detrame.cli.show import print_ddl, print_document
 
@@ -46,7 +46,9 @@ def ddl(
     if dry_run:
         list_missing(wanted, results, as_json=as_json, table=table.TABLE)
         return
-    if not show:
+    if show:
+        need_stored(results)
+    else:
         train_missing(wanted, results, device, budget, quiet=as_json, table=table.TABLE, timed=table.timing)
     shown = table.DATASETS if show and dataset is None else [trained_on]
     known = stored(results, table=table.TABLE)

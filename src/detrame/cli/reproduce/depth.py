@@ -6,14 +6,19 @@ from typing import Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show, names
+from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, names, need_stored
 from detrame.cli.reproduce.runs import list_missing, train_missing
 from detrame.cli.show import print_depth, print_document
 
 
 def depth(
     dataset: Annotated[str, typer.Option(help="digits or cifar10.")] = "digits",
-    methods: Methods = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,...", help="Some of relu, lista, slstm, qmetric, ddl. [default: relu,qmetric,ddl]"
+        ),
+    ] = None,
     depths: Annotated[str | None, typer.Option(metavar="3,6,...", help="Some depths. [default: 3 to 36]")] = None,
     seeds: Seeds = "0",
     epochs: Annotated[int | None, typer.Option(help="Of each run. [default: 12 on digits, 5 on CIFAR-10]")] = None,
@@ -35,8 +40,10 @@ def depth(
     """
     from detrame.experiments import depth as table
     from detrame.experiments.results import stored
-    from detrame.training.files import write_text
+    from detrame.training.files import ready_to_write, write_text
 
+    if plot is not None and plot.suffix != ".svg":
+        raise ValueError(f"--plot draws an SVG: name a file that ends in .svg, got {plot}")
     layers = numbers("--depths", depths) if depths else table.DEPTHS
     chosen = names(methods) or table.METHODS
     wanted = [
@@ -48,7 +55,11 @@ def depth(
     if dry_run:
         list_missing(wanted, results, as_json=as_json, table=table.TABLE)
         return
-    if not show:
+    if plot is not None:
+        ready_to_write(plot)
+    if show:
+        need_stored(results)
+    else:
         train_missing(wanted, results, device, budget, quiet=as_json, table=table.TABLE)
     rows = table.rows(stored(results, table=table.TABLE), dataset, chosen, layers, epochs=epochs)
     if plot is not None:

@@ -5,6 +5,21 @@ from typing import Annotated
 
 import typer
 
+from detrame.errors import Failure
+
+
+def _folder(results: Path) -> Path:
+    if results.exists() and not results.is_dir():
+        raise ValueError(f"--results takes a folder, and {results} is a file")
+    return results
+
+
+def _above_0(budget: float | None) -> float | None:
+    if budget is not None and not budget > 0:
+        raise ValueError(f"--budget takes minutes above 0, got {budget:g}")
+    return budget
+
+
 Dataset = Annotated[str | None, typer.Option(help="One data set of the table. [default: all]")]
 Models = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", help="Some networks. [default: all]")]
 Methods = Annotated[
@@ -12,12 +27,20 @@ Methods = Annotated[
 ]
 Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One run for each.")]
 Epochs = Annotated[int | None, typer.Option(help="Shorter runs than the paper's; the table leaves them out.")]
-Budget = Annotated[float | None, typer.Option(metavar="MINUTES", help="Stop cleanly after this time.")]
+Budget = Annotated[
+    float | None, typer.Option(callback=_above_0, metavar="MINUTES", help="Stop cleanly after this time.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the missing runs and train nothing.")]
 Show = Annotated[bool, typer.Option("--show", help="Print the table from what is stored and run nothing.")]
-Results = Annotated[Path, typer.Option(help="Where results are stored.")]
+Results = Annotated[Path, typer.Option(callback=_folder, help="Where results are stored.")]
 
 
 def names(models: str | None) -> list[str] | None:
     """The names with commas between, or None for all."""
     return models.split(",") if models else None
+
+
+def need_stored(results: Path) -> None:
+    """A Failure if there is no folder of results to show."""
+    if not results.is_dir():
+        raise Failure(f"{results} has no results: it does not exist; name the folder that has them with --results")

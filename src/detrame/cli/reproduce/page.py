@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli.reproduce.options import Results
+from detrame.cli.reproduce.options import Results, need_stored
 
 
 def page(
@@ -18,4 +18,5 @@ def page(
     """
     from detrame.experiments.reproduction import write
 
+    need_stored(results)
     print(write(results, out))

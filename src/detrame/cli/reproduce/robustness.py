@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Models, Results, Show, names
+from detrame.cli.reproduce.options import Budget, Dataset, Models, Results, Show, names, need_stored
 from detrame.cli.show import print_document, print_robustness
+from detrame.errors import Failure
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.robustness import Measured, Network
 
 Runs = Annotated[Path, typer.Option(help="Where `detrame reproduce accuracy` trained the networks.")]
 Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation, or one draw of noise, for each.")]
+DryMeasurement = Annotated[bool, typer.Option("--dry-run", help="List the missing measurements and take none.")]
 Images = Annotated[int, typer.Option(help="Test images to measure on.")]
 Out = Annotated[Path | None, typer.Option(help="Also write a page with curves and pictures.")]
 
@@ -28,7 +30,7 @@ def uap(
     passes: Annotated[int, typer.Option(help="Over the crafting images, at most.")] = 2,
     runs: Runs = Path("runs/reproduce"),
     budget: Budget = None,
-    dry_run: DryRun = False,
+    dry_run: DryMeasurement = False,
     show: Show = False,
     results: Results = Path("results"),
     out: Out = None,
@@ -46,10 +48,15 @@ def uap(
         detrame reproduce uap --models plainnet9 --dataset cifar10 --crafting 1000 --images 1000 --out uap.html
     """
     from detrame.experiments.robustness import Settings, tables
+    from detrame.training.files import ready_to_write
 
     settings = Settings(crafting=crafting, images=images, seeds=tuple(numbers("--seeds", seeds)), passes=passes)
     chosen = names(models)
-    if not show:
+    if out is not None:
+        ready_to_write(out)
+    if show:
+        need_stored(results)
+    else:
         networks = _trained(dataset, chosen, runs)
         if dry_run:
             _list(tables.missing(networks, tables.UAP, settings, results), as_json)
@@ -66,7 +73,7 @@ def noise(
     images: Images = 10_000,
     runs: Runs = Path("runs/reproduce"),
     budget: Budget = None,
-    dry_run: DryRun = False,
+    dry_run: DryMeasurement = False,
     show: Show = False,
     results: Results = Path("results"),
     out: Out = None,
@@ -78,10 +85,15 @@ def noise(
     Example: detrame reproduce noise --models plainnet9,resnet20 --dataset cifar10 --images 1000
     """
     from detrame.experiments.robustness import Settings, tables
+    from detrame.training.files import ready_to_write
 
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
     chosen = names(models)
-    if not show:
+    if out is not None:
+        ready_to_write(out)
+    if show:
+        need_stored(results)
+    else:
         networks = _trained(dataset, chosen, runs)
         if dry_run:
             _list(tables.missing(networks, tables.NOISE, settings, results), as_json)
@@ -132,6 +144,9 @@ def _show(
 
     wanted = set(cells(dataset, models))
     found = [one for name in attacks for one in stored(results, name) if (one.model, one.dataset) in wanted]
+    if not found:
+        again = f"detrame reproduce {attacks[0]}"
+        raise Failure(f"nothing is stored yet of these networks in {results}: `{again}` measures it")
     if out is not None:
         page.write(found, out)
     if as_json:

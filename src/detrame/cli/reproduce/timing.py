@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from detrame.cli.arguments import AsJson, Device
-from detrame.cli.reproduce.options import Models, Results, Show, names
+from detrame.cli.reproduce.options import Models, Results, Show, names, need_stored
 from detrame.cli.show import print_document, print_timing
 
 
@@ -33,6 +33,8 @@ def timing(
         measure_told("steps", left, where, results, quiet=as_json)
         hardware = where.hardware
     table = rows(results, wanted, hardware=hardware)
+    if show:
+        need_stored(results)
     if as_json:
         print_document([vars(row) for row in table])
     else:

@@ -11,8 +11,9 @@ from detrame.experiments.bench.accuracy import Accuracy, measure_accuracy
 from detrame.experiments.bench.epochs import Epochs, Seeds, measure_epochs, measure_seeds
 from detrame.experiments.bench.setting import Setting, setting_on
 from detrame.experiments.bench.steps import Steps, measure_steps
+from detrame.training.files import ready_to_write
 
-__all__ = ["MEASUREMENTS", "Measured", "Setting", "Steps", "measure", "missing", "networks", "setting_on"]
+__all__ = ["MEASUREMENTS", "Measured", "Setting", "Steps", "measure", "missing", "networks", "prepare", "setting_on"]
 
 Measured = Steps | Epochs | Seeds | Accuracy
 SMALL = ("resnet8", "resnet20")  # what a CPU does unless told otherwise
@@ -38,6 +39,14 @@ def networks(what: str, where: Setting, models: Sequence[str] | None = None) -> 
     if what not in MEASUREMENTS:
         raise unknown("measurement", what, MEASUREMENTS)
     return paper.timed(models or (MEASUREMENTS[what].models if where.on_gpu else SMALL))
+
+
+def prepare(what: str, where: Setting, results: Path | None) -> None:
+    """Load the data set, and see that figures can be stored below `results`, before anything is measured."""
+    if what != "steps":  # which take random images
+        _ = where.dataset
+    if results is not None:
+        ready_to_write(store.folder(results, where.hardware, where.batch) / what / "MODEL.json")
 
 
 def measure(what: str, models: Sequence[str], where: Setting, results: Path | None) -> Iterator[Measured]:

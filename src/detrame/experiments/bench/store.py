@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detrame.errors import Failure
+from detrame.errors import Failure, why_not
 from detrame.experiments import paper
 from detrame.experiments.bench import plots
 from detrame.experiments.bench.ceilings import Ceilings
@@ -53,4 +53,6 @@ def _steps(path: Path) -> Steps:
         nested = {"relu": relu, "qmetric": qmetric, "ceilings": Ceilings(**document["ceilings"])}
         return Steps(**(document | nested))
     except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{path} is not a measurement ({error}): delete it, or restore it from the repository") from error
+        raise Failure(
+            f"{path} is not a measurement ({why_not(error)}): delete it, or restore it from the repository"
+        ) from error

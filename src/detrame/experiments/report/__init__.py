@@ -9,7 +9,7 @@ from detrame.experiments.report import sections, wording
 from detrame.experiments.report.charts import standalone
 from detrame.experiments.report.groups import compared
 from detrame.experiments.report.html import chart_style, render
-from detrame.training.files import write_text
+from detrame.training.files import ready_to_write, write_text
 from detrame.training.runs import Run
 
 __all__ = ["write"]
@@ -21,8 +21,7 @@ def write(runs: Sequence[Run], out: Path) -> Path:
     Runs that differ in their seeds only are one group; groups on the same data set are compared, ReLU first. The
     page needs no network, no scripts and no other file. A Failure names a run that is not finished.
     """
-    if out.is_dir():
-        raise Failure(f"{out} is a folder: name the page to write, as {out / 'report.html'}")
+    ready_to_write(out)
     comparisons = compared(runs)
     reports = [sections.report_on(comparison) for comparison in comparisons]
     figures = [figure for report in reports for figure in report.figures]

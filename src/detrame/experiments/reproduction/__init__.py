@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from detrame.errors import Failure
 from detrame.experiments.report.html import render
 from detrame.experiments.reproduction import diagrams, figures, tables, wording
 from detrame.experiments.reproduction.claims import judged
 from detrame.experiments.reproduction.evidence import Evidence
-from detrame.training.files import write_text
+from detrame.training.files import ready_to_write, write_text
 
 __all__ = ["build", "page", "write"]
 
@@ -44,8 +43,6 @@ def page(evidence: Evidence) -> str:
 
 def write(results: Path, out: Path) -> Path:
     """Write the page of the results below `results` to `out`."""
-    if out.is_dir():
-        raise Failure(f"{out} is a folder: name the page to write, as {out / 'reproduction.html'}")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    ready_to_write(out)
     write_text(out, build(results))
     return out

@@ -2,7 +2,7 @@
 
 from detrame.experiments.robustness import page, tables
 from detrame.experiments.robustness.measure import ATTACKS, Bench, Figure, Measured, Settings
-from detrame.experiments.robustness.networks import Network, named, trained, twin
+from detrame.experiments.robustness.networks import Network, named, told_apart, trained, twin
 
 __all__ = [
     "ATTACKS",
@@ -14,6 +14,7 @@ __all__ = [
     "named",
     "page",
     "tables",
+    "told_apart",
     "trained",
     "twin",
 ]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from detrame.data.dataset import Split
+from detrame.data.dataset import Dataset, Split
 from detrame.errors import check_count, unknown
 from detrame.experiments.robustness.networks import Network
 from detrame.inference import accuracy, as_pixels, predict
@@ -56,6 +56,11 @@ class Settings:
             raise ValueError(f"overshoot must be at least 0, got {self.overshoot}")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"each seed makes one perturbation: name some, none twice, got {self.seeds}")
+
+    def within(self, dataset: Dataset) -> "Settings":
+        """The same, with no more images than a data set has."""
+        crafting, images = min(self.crafting, len(dataset.train)), min(self.images, len(dataset.test))
+        return replace(self, crafting=crafting, images=images)
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,7 @@ class Measured:
         settings, environment: how, and where (the last of it, if not all at once).
         changed: some test images that universal perturbations change.
         perturbations: of the first seed, for each radius, in pixels: ``(K, C, H, W)``.
+        name: of the run, where others share its network and activation.
     """
 
     model: str
@@ -127,6 +133,12 @@ class Measured:
     environment: dict[str, Any]
     changed: list[Changed] = field(default_factory=list)
     perturbations: Tensor | None = field(default=None, compare=False)
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Network and activation, and the run's name where it needs one."""
+        return f"{self.model} {self.activation} {self.name}".strip()
 
     def joined(self, other: "Measured") -> "Measured":
         """This and the same at further strengths, measured after it, as one."""
@@ -237,6 +249,7 @@ class Bench:
             environment=describe(self.network.dataset, str(self.device)),
             changed=[*changed],
             perturbations=perturbations,
+            name=self.network.name,
         )
 
 

@@ -1,15 +1,15 @@
 """Trained networks by what a user calls them: a run's folder, or one of the package as ``plainnet9:qmetric``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from os.path import commonprefix
 from pathlib import Path
 
 from torch import nn
 
 from detrame.data import Dataset
 from detrame.data import load as load_dataset
-from detrame.errors import Failure, unknown
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import result_name
 from detrame.models import create_model, pretrained_names, read_pretrained
@@ -27,6 +27,7 @@ class Network:
     recipe: Recipe
     source: str
     run: Run | None = None
+    name: str = ""  # of the run, where others share its network and activation
 
     @cached_property
     def model(self) -> nn.Module:
@@ -43,7 +44,7 @@ class Network:
     @property
     def label(self) -> str:
         """Network and activation, as a table says them."""
-        return f"{self.recipe.model} {self.recipe.activation}"
+        return f"{self.recipe.model} {self.recipe.activation} {self.name}".strip()
 
     @cached_property
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -66,18 +67,30 @@ def twin(network: Network, others: Sequence[Network]) -> Network | None:
     return next((other for other in found if other is not network), None)
 
 
+def told_apart(networks: Sequence[Network]) -> list[Network]:
+    """The same networks, named by their source, less what the sources share, where network and activation are alike."""
+
+    def name(network: Network) -> str:
+        alike = [Path(o.source).parts for o in networks if _kind(o) == _kind(network)]
+        shared = len(commonprefix(alike))  # noqa: RUF071 (of parts, not of letters)
+        return "/".join(Path(network.source).parts[shared:]) if len(alike) > 1 else ""
+
+    return [replace(network, name=name(network)) for network in networks]
+
+
+def _kind(network: Network) -> tuple[str, str, str]:
+    return network.recipe.model, network.recipe.activation, network.recipe.dataset
+
+
 def named(name: str) -> list[Network]:
     """The networks that `name` stands for: those of the runs in a folder, or one of the package."""
     if Path(name).is_dir():
         return [Network(run.recipe, str(run.path), run) for run in find(name)]
     packaged = {_short(file): file for file in pretrained_names()}
-    if ":" not in name:
-        raise Failure(
-            f"{name} is neither a folder of runs nor a trained network of the package, as plainnet9:qmetric "
-            f"(there are {', '.join(packaged)})"
-        )
     if name not in packaged:
-        raise unknown("trained network", name, packaged)
+        raise ValueError(
+            f"{name} is neither a folder of runs nor a trained network of the package, which has {', '.join(packaged)}"
+        )
     return [_from_package(*packaged[name].split("-"))]
 
 

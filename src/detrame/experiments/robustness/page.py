@@ -20,7 +20,7 @@ from detrame.experiments.robustness.measure import Figure, Measured
 from detrame.experiments.robustness.tables import Row, rows
 from detrame.inference import as_pixels
 from detrame.robustness import perturbed
-from detrame.training.files import write_text
+from detrame.training.files import ready_to_write, write_text
 
 NAMES = {
     "uap": "Universal perturbation, DeepFool inside",
@@ -68,8 +68,7 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
     """Write the page of some measurements to `out`, and its charts into the folder ``<stem>_figures`` beside it."""
     if not measurements:
         raise Failure("there is nothing measured yet that a page could show")
-    if out.is_dir():
-        raise Failure(f"{out} is a folder: name the page to write, as {out / 'robustness.html'}")
+    ready_to_write(out)
     loader = ChoiceLoader(
         [PackageLoader("detrame.experiments.robustness", "."), PackageLoader("detrame.experiments.report", ".")]
     )
@@ -80,7 +79,7 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
     charts = [chart for dataset in datasets for chart in _charts(measurements, dataset)]
     chart_style, style = (loader.get_source(environment, name)[0] for name in ("chart.css", "style.css"))
     html = environment.get_template("page.html.j2").render(
-        title=f"{', '.join(_distinct(map(_label, measurements)))} on {', '.join(datasets)}",
+        title=f"{', '.join(_distinct(one.label for one in measurements))} on {', '.join(datasets)}",
         facts=_facts(measurements),
         charts=charts,
         rows=rows(measurements),
@@ -137,8 +136,8 @@ def _series(measured: Measured, unit: str | None, score: str) -> Series:
     xs = sorted(at)
     means = [sum(at[x]) / len(at[x]) for x in xs]
     if max(map(len, at.values())) == 1:
-        return Series(_label(measured), xs, means)
-    return Series(_label(measured), xs, means, [min(at[x]) for x in xs], [max(at[x]) for x in xs])
+        return Series(measured.label, xs, means)
+    return Series(measured.label, xs, means, [min(at[x]) for x in xs], [max(at[x]) for x in xs])
 
 
 def _position(figure: Figure) -> float:
@@ -162,7 +161,7 @@ def _gallery(measured: Measured) -> Gallery | None:
         if one.place == place
     ]
     tiles = [Picture(_contrasted(v), _in_pixels(row)) for row, v in zip(radii, measured.perturbations, strict=True)]
-    return Gallery(f"{_label(measured)}: {NAMES[measured.attack]}", tiles, _in_pixels(radii[place]), pairs)
+    return Gallery(f"{measured.label}: {NAMES[measured.attack]}", tiles, _in_pixels(radii[place]), pairs)
 
 
 def _pair(dataset: Dataset, number: int, perturbation: Tensor, said: tuple[int, int]) -> tuple[Picture, Picture]:
@@ -182,10 +181,6 @@ def _contrasted(perturbation: Tensor) -> str:
 def _in_pixels(row: Row) -> str:
     assert row.pixels is not None
     return f"{255 * row.pixels:.4g}/255"
-
-
-def _label(measured: Measured) -> str:
-    return f"{measured.model} {measured.activation}"
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from detrame.errors import Failure
+from detrame.errors import Failure, why_not
 from detrame.experiments.robustness.measure import Changed, Figure, Measured, Settings
 from detrame.training.files import read_tensors, write_tensors, write_text
 
@@ -55,7 +55,9 @@ def read(path: Path) -> Measured:
         }
         return Measured(**(found | parts), perturbations=_perturbations(path.with_suffix(".safetensors")))
     except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{path} is not a measurement ({error}): delete it, or restore it from the repository") from error
+        raise Failure(
+            f"{path} is not a measurement ({why_not(error)}): delete it, or restore it from the repository"
+        ) from error
 
 
 def stored(folder: Path, attack: str) -> list[Measured]:

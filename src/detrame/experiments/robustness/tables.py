@@ -32,7 +32,8 @@ RESNETS = ("resnet110", "resnet56", "resnet20", "resnet8")
 class Row:
     """A figure of ours over seeds beside the paper's, if it prints one: fooling rates in percent.
 
-    `accuracy` is that under attack, in the mean, and `clean` that on the unchanged images.
+    `accuracy` is that under attack, in the mean, and `clean` that on the unchanged images; `name` is the run's, where
+    others share its network and activation.
     """
 
     model: str
@@ -52,6 +53,12 @@ class Row:
     n: int
     accuracy: float
     clean: float
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Network and activation, and the run's name where it needs one."""
+        return f"{self.model} {self.activation} {self.name}".strip()
 
     @property
     def strength(self) -> str:
@@ -202,6 +209,7 @@ def _rows(measured: Measured) -> Iterable[Row]:
             n=fooling.n,
             accuracy=Spread.of([figure.accuracy for figure in figures]).mean,
             clean=measured.clean,
+            name=measured.name,
         )
 
 
