@@ -385,3 +385,8 @@ def test_momentum_comes_back_in_the_layout_of_its_parameter(tmp_path: Path) -> N
         kept = again.optimizer.state[theirs]["momentum_buffer"]
         assert kept.stride() == theirs.stride()
         assert torch.equal(kept, step.optimizer.state[ours]["momentum_buffer"])
+
+
+def test_only_recipes_are_trained(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="expected a Recipe, as .* makes, got str"):
+        train("plainnet3", tmp_path / "run")  # type: ignore[arg-type]

@@ -52,6 +52,9 @@ def train(
 
 def plan(recipe: Recipe, out: str | Path, *, device: str = "auto") -> Run:
     """Make the folder of a run, once the recipe has been found to work; `resume` then trains it."""
+    if not isinstance(recipe, Recipe):
+        example = "detrame.default_recipe('plainnet3', 'digits')"
+        raise TypeError(f"expected a Recipe, as {example} makes, got {type(recipe).__name__}")
     chosen = pick_device(device)
     dataset = load_dataset(recipe.dataset, split_seed=recipe.split_seed)
     with torch.random.fork_rng([]):
