@@ -127,7 +127,7 @@ def test_a_measurement_comes_back_whole(measured: Measured, tmp_path: Path) -> N
     path.with_suffix(".safetensors").unlink()
     assert read(path).perturbations is None
     path.write_text(path.read_text().replace('"precision"', '"digits"'))
-    with pytest.raises(Failure, match=r"is not a measurement \('precision'\)"):
+    with pytest.raises(Failure, match=r"is not a measurement \(it lacks 'precision'\)"):
         read(path)
 
 

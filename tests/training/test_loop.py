@@ -388,5 +388,5 @@ def test_momentum_comes_back_in_the_layout_of_its_parameter(tmp_path: Path) -> N
 
 
 def test_only_recipes_are_trained(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="expected a Recipe, as .* makes, got str"):
+    with pytest.raises(TypeError, match=r"expected a Recipe, as .* makes, got str"):
         train("plainnet3", tmp_path / "run")  # type: ignore[arg-type]
