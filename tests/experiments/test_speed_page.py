@@ -1,5 +1,6 @@
 """The figures of docs/speed.md are those of the stored measurements."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from detrame.experiments.bench.steps import Steps
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "speed.md").read_text()
-STEPS = store.read_steps(ROOT / "results" / "timing" / "nvidia-h200" / "batch128")
+FOLDER = ROOT / "results" / "timing" / "nvidia-h200" / "batch128"
+STEPS = store.read_steps(FOLDER)
 
 
 def line(steps: Steps) -> str:
@@ -19,6 +21,23 @@ def line(steps: Steps) -> str:
     ]
     ratios = [steps.ratio, steps.plain_ratio, steps.operations_ratio, steps.paper_ratio]
     return f"| {steps.model} | {' | '.join(figures)} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |"
+
+
+def other_line(model: str) -> str:
+    """Whole epochs and seeds at once, as far as they are stored."""
+    cells = []
+    for what, field, form in (("epoch", "overhead", "{:+.1%}"), ("seeds", "share", "{:.2f}")):
+        path = FOLDER / what / f"{model}.json"
+        figures = json.loads(path.read_text()) if path.exists() else None
+        cells += [form.format(figures[name][field]) if figures else "" for name in ("relu", "qmetric")]
+    return f"| {model} | {' | '.join(cells)} |"
+
+
+@pytest.mark.parametrize(
+    "model", sorted({path.stem for what in ("epoch", "seeds") for path in (FOLDER / what).iterdir()})
+)
+def test_epochs_and_seeds_are_the_stored_ones(model: str) -> None:
+    assert other_line(model) in PAGE
 
 
 @pytest.mark.parametrize("steps", STEPS, ids=lambda steps: steps.model)
