@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from detrame.kernels.choice import fastest
+from detrame.kernels.pointwise import mask, subtract_relu
 from detrame.kernels.tiles import sum_programs
 
 FEW = 64  # channels up to which the kernels here are tried
@@ -418,42 +419,6 @@ def step(u: Tensor, coupling: Tensor, raw: Tensor, threshold: Tensor, out: Tenso
 def same_size(coupling: Tensor) -> Shape:
     """The shape of a coupling's convolution."""
     return Shape(coupling.shape[2], 1, coupling.shape[2] // 2)
-
-
-@triton.jit
-def _subtract_relu(product, raw, threshold, out, size, channels: tl.constexpr, subtract: tl.constexpr,
-                   block: tl.constexpr):  # fmt: skip
-    place = tl.program_id(0) * block + tl.arange(0, block)
-    mask = place < size
-    value = -tl.load(raw + place, mask=mask, other=0).to(tl.float32)
-    value -= tl.load(threshold + place % channels, mask=mask, other=0)
-    if subtract:
-        value += tl.load(product + place, mask=mask, other=0).to(tl.float32)
-    tl.store(out + place, tl.maximum(value, 0).to(out.dtype.element_ty), mask=mask)
-
-
-def subtract_relu(product: Tensor | None, raw: Tensor, threshold: Tensor, out: Tensor) -> Tensor:
-    """``relu(product - raw - b)``, into `out`; without a product, 0 in its place."""
-    _subtract_relu[(triton.cdiv(raw.numel(), 2048),)](
-        raw if product is None else product, raw, threshold, out, raw.numel(),
-        channels=raw.shape[1], subtract=product is not None, block=2048, num_warps=8,
-    )  # fmt: skip
-    return out
-
-
-@triton.jit
-def _mask(grad, code, out, size, block: tl.constexpr):
-    place = tl.program_id(0) * block + tl.arange(0, block)
-    inside = place < size
-    passed = tl.load(code + place, mask=inside, other=0).to(tl.float32) > 0
-    value = tl.load(grad + place, mask=inside, other=0)
-    tl.store(out + place, tl.where(passed, value, 0).to(out.dtype.element_ty), mask=inside)
-
-
-def mask(grad: Tensor, code: Tensor, out: Tensor) -> Tensor:
-    """The gradient where the code is positive, into `out`."""
-    _mask[(triton.cdiv(grad.numel(), 2048),)](grad, code, out, grad.numel(), block=2048, num_warps=8)
-    return out
 
 
 class Convolution(torch.autograd.Function):

@@ -14,16 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from detrame.kernels.convolution import (
-    convolve,
-    convolve_back,
-    mask,
-    same_size,
-    step,
-    subtract_relu,
-    weight_gradient,
-)
+from detrame.kernels.convolution import convolve, convolve_back, same_size, step, weight_gradient
 from detrame.kernels.normalisation import Norm, channels_last, normalise, normalise_back
+from detrame.kernels.pointwise import mask, subtract_relu
 from detrame.kernels.tiles import Tiles, check_size, sum_programs
 
 
