@@ -17,7 +17,7 @@ LAYERS = [
     ["estimators"],
     ["training", "robustness"],
     ["inference"],
-    ["models", "data", "conversion", "folding", "bridge"],
+    ["models", "data", "conversion", "folding", "fusion", "bridge"],
     ["tracing"],
     ["activations", "dictionary"],
     ["functional", "prox"],

@@ -9,6 +9,10 @@ class Failure(RuntimeError):
     """The work could not be done; the message is one line that says what, where and what to do."""
 
 
+class TooLarge(ValueError):
+    """A tensor is beyond the reach of the fused kernels; the plain pass has no such limit."""
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> ValueError:
     """A ValueError that says which `kind` of name is not known, with the nearest one or all there are."""
     names = list(known)

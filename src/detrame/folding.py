@@ -12,20 +12,33 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from detrame import operators
-from detrame.activations import QMetricReLU
+from detrame.activations import CoupledReLU, QMetricReLU
 from detrame.tracing import Tracer
 
 Linear = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
-class LaterSteps(nn.Module):
+class LaterSteps(CoupledReLU):
     """The iterations of a Q-Metric ReLU after the linear part of the first: ``u_1 = ReLU(y), u <- ReLU(W u + y)``."""
 
     def __init__(self, coupling: Tensor, iterations: int) -> None:
-        super().__init__()
+        channels, inputs, *kernel = coupling.shape
+        super().__init__(
+            channels,
+            kernel or None,
+            iterations,
+            dim=len(kernel),
+            groups=channels // inputs,
+            device=coupling.device,
+            dtype=coupling.dtype,
+        )
         self.coupling = nn.Parameter(coupling, requires_grad=False)
-        self.iterations = iterations
+
+    @property
+    def applications(self) -> int:
+        """One fewer than there are iterations: the first is folded away."""
+        return self.iterations - 1
 
     def forward(self, y: Tensor) -> Tensor:
         """The code, of the shape of `y`."""

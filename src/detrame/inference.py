@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 
 from detrame.activations import CoupledReLU, QMetricReLU
 from detrame.dictionary import DictionaryLayer
+from detrame.errors import TooLarge
 from detrame.functional import q_metric_relu
 from detrame.modes import capturable, evaluating, full_precision, warm_up
 
@@ -30,8 +33,8 @@ def _logits(model: nn.Module, batch: Tensor, exact: bool = False) -> Tensor:
 class Predictor:
     """:func:`predict` for a network that is asked again and again, as while it trains.
 
-    On a GPU the pass is captured once for each shape of batch and replayed. A replay reads parameters and statistics
-    where they lie: they may change in place, but not be replaced. What folds is best folded before (`detrame.fold`).
+    On a GPU the pass is fused where the network allows it, captured once for each shape of batch and replayed. A replay
+    reads parameters and statistics where they lie: they may change in place, but not be replaced.
     """
 
     def __init__(self, model: nn.Module, *, batch_size: int = 1000) -> None:
@@ -46,12 +49,23 @@ class Predictor:
             return predict(self._model, images, batch_size=self._batch_size)
         return torch.cat([self._replayed(batch) for batch in torch.split(images, self._batch_size)])
 
+    @cached_property
+    def _pass(self) -> nn.Module:
+        with evaluating(self._model):
+            return fused_pass(self._model)
+
     def _replayed(self, batch: Tensor) -> Tensor:
         key = tuple(batch.shape), batch.dtype
         if key not in self._captured:
             with torch.cuda.device(batch.device):
-                self._captured[key] = _Captured(self._model, batch)
+                self._captured[key] = self._capture_of(batch)
         return self._captured[key](batch)
+
+    def _capture_of(self, batch: Tensor) -> "_Captured":
+        try:
+            return _Captured(self._pass, batch)
+        except TooLarge:
+            return _Captured(self._model, batch)
 
 
 class _Captured:
@@ -68,6 +82,15 @@ class _Captured:
         self._batch.copy_(batch)
         self._graph.replay()
         return self._logits.clone()
+
+
+def fused_pass(model: nn.Module) -> nn.Module:
+    """The pass of a network on a GPU, in the mode it is in: fused, or the network itself where that cannot be."""
+    if find_spec("triton") is None:
+        return model
+    from detrame.fusion import fused  # imports Triton
+
+    return fused(model, torch.bfloat16)
 
 
 def as_pixels(images: Tensor) -> Tensor:

@@ -11,8 +11,13 @@ from torch.nn import functional as F
 
 pytest.importorskip("triton", reason="needs Triton, which this PyTorch came without")
 
+import detrame
+from detrame import inference
 from detrame.activations import QMetricReLU
-from detrame.training.fusion import fused
+from detrame.errors import TooLarge
+from detrame.fusion import Fused, fused
+from detrame.inference import Predictor
+from detrame.modes import evaluating
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -62,14 +67,15 @@ ORDERS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "a sum in place": in_place,
     "a named argument": lambda s, x: s.r(s.n(s.c(input=x))) + s.d(x) + s.p,
     "a sum of which only itself is used": lambda s, x: (lambda y: s.r(s.n(y)).detach() + y + s.p)(s.c(x) + s.d(x)),
+    "a block that normalises first": lambda s, x: (lambda y: y + s.r(s.n(y)) + s.p)(s.c(x) + s.d(x)),
     "a norm used twice": lambda s, x: (lambda y: s.r(y) * y + s.d(x) + s.p)(s.n(s.c(x))),
 }
 
 
 def same(net: nn.Module, x: Tensor) -> None:
-    """The same output, gradients and statistics as the plain pass."""
-    net = net.to(DEVICE).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    twin = copy.deepcopy(net).train()
+    """The same output, gradients and statistics as the plain pass in training, and then the same in evaluation."""
+    net = net.to(DEVICE).train()
+    twin = copy.deepcopy(net)
     x = x.to(DEVICE)
     results = [model(x) for model in (fused(net, torch.float32), twin)]
     for result in results:
@@ -81,6 +87,19 @@ def same(net: nn.Module, x: Tensor) -> None:
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-3, msg=name)
     for a, b in zip(net.buffers(), twin.buffers(), strict=True):
         torch.testing.assert_close(a, b)
+    same_in_evaluation(net, x)
+
+
+@torch.no_grad()
+def same_in_evaluation(net: nn.Module, x: Tensor) -> nn.Module:
+    """The fused pass of a network in eval mode, after a look that it is the plain one and changes nothing."""
+    with evaluating(net):
+        before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+        ours = fused(net, torch.float32)
+        torch.testing.assert_close(ours(x), net(x), rtol=1e-5, atol=1e-5)
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    return ours
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -144,10 +163,95 @@ def test_random_numbers_of_the_forward_pass_stay_random() -> None:
     assert fused(net, torch.float32) is net
 
 
-def test_a_network_in_eval_mode_is_traced_as_it_trains() -> None:
+def test_a_network_is_traced_in_the_mode_it_is_in() -> None:
     net = Net(lambda s, x: F.dropout(s.r(s.n(s.c(x))), 0.5, s.training)).to(DEVICE)
-    net.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
-    assert (fused(net, torch.float32)(torch.randn(8, 3, 4, 4, device=DEVICE)) == 0).float().mean() > 0.6
+    x = torch.randn(8, 3, 4, 4, device=DEVICE)
+    assert (fused(net, torch.float32)(x) == 0).float().mean() > 0.6
+    same_in_evaluation(net, x)
+    assert net.training
+
+
+BIASES: dict[str, Callable[[], nn.Module]] = {
+    "alone": lambda: nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1)),
+    "then ReLU": lambda: nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(inplace=True), nn.Conv2d(8, 10, 1)),
+    "then a norm": lambda: nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8), nn.ReLU()),
+    "then a Q-Metric ReLU": lambda: nn.Sequential(nn.Conv2d(3, 8, 1), QMetricReLU(8, 3, 3, init="random")),
+    "used twice": lambda: (lambda layer: nn.Sequential(layer, nn.ReLU(), layer, nn.ReLU()))(nn.Conv2d(3, 3, 1)),
+}
+
+
+@pytest.mark.parametrize("layers", BIASES)
+def test_a_bias_is_served_in_evaluation(layers: str) -> None:
+    net = BIASES[layers]().to(DEVICE)
+    assert type(same_in_evaluation(net, torch.randn(3, 3, 5, 4, device=DEVICE))) is Fused
+    assert fused(net, torch.float32) is net
+
+
+def test_a_tolerance_is_kept_in_evaluation() -> None:
+    net = nn.Sequential(conv(), nn.BatchNorm2d(8), QMetricReLU(8, 1, 20, init="random", tolerance=0.5)).to(DEVICE)
+    same_in_evaluation(net, torch.randn(3, 3, 4, 4, device=DEVICE))
+
+
+def trained(name: str, activation: str) -> nn.Module:
+    """A narrow network whose parameters and statistics are none of those it started with."""
+    net = detrame.create_model(name, activation=activation, width=0.1)
+    generator = torch.Generator().manual_seed(0)
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            for tensor in (module.weight.data, module.bias.data, module.running_mean, module.running_var):
+                assert tensor is not None
+                tensor.copy_(0.5 + torch.rand(tensor.shape, generator=generator))
+        if isinstance(module, QMetricReLU):
+            module.coupling.data.copy_(0.1 * torch.randn(module.coupling.shape, generator=generator))
+            module.threshold.data.fill_(0.1)
+            module.gain.data.fill_(0.9)
+            module.project_()
+    return net.to(DEVICE)
+
+
+@pytest.mark.parametrize("activation", ["relu", "qmetric"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plainnet3",
+        "resnet8",
+        *[pytest.param(n, marks=pytest.mark.slow) for n in ("plainnet9", "resnet20", "wideresnet16_4")],
+    ],
+)
+def test_whole_networks_in_evaluation(name: str, activation: str) -> None:
+    net, x = trained(name, activation), torch.rand(2, 3, 4, 4, device=DEVICE)
+    ours = same_in_evaluation(net, x)
+    assert net.training
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(0.9)  # in place: seen by the pass that was fused before
+        with evaluating(net):
+            torch.testing.assert_close(ours(x), net(x), rtol=1e-5, atol=1e-5)
+    folded = same_in_evaluation(detrame.fold(net), x)
+    for fast in (ours, folded):
+        assert isinstance(fast, Fused)
+        called = {str(node.target) for node in fast.graph.graph.nodes if node.op == "call_module"}
+        left = {type(fast.graph.get_submodule(target)) for target in called}
+        assert not left & {nn.Conv2d, nn.BatchNorm2d, nn.ReLU, QMetricReLU}
+
+
+def test_the_plain_pass_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Branching(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x if x.sum() > 0 else -x
+
+    branching, net = Branching(), nn.Sequential(conv(), nn.BatchNorm2d(8), nn.ReLU())
+    assert Predictor(branching)._pass is branching
+    assert isinstance(Predictor(net)._pass, Fused)
+    assert net.training
+    monkeypatch.setattr(inference, "find_spec", lambda name: None)
+    assert Predictor(net)._pass is net
+
+
+def test_a_tensor_beyond_the_kernels_reach() -> None:
+    net = nn.Sequential(conv()).to(DEVICE)
+    with pytest.raises(TooLarge, match="take a smaller batch_size"):
+        fused(net, torch.float32)(torch.zeros(1, device=DEVICE).expand(2**28, 3, 1, 1))
 
 
 def test_one_value_for_a_channel_has_no_variance() -> None:

@@ -14,11 +14,11 @@ from detrame.functional import q_metric_relu
 
 pytest.importorskip("triton", reason="needs Triton, which this PyTorch came without")
 
+from detrame.fusion import Fused, fused
 from detrame.kernels import choice, convolution
 from detrame.kernels.convolution import Convolution, Shape
 from detrame.kernels.normalisation import Norm, NormReLU
 from detrame.kernels.q_metric import NormQMetric
-from detrame.training.fusion import Fused, fused
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = 1e-5

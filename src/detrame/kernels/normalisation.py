@@ -1,7 +1,8 @@
-"""Batch normalisation in training, with what stands around it: a sum before, a residual sum and a ReLU after.
+"""Batch normalisation with what stands around it: a sum before, a residual sum and a ReLU after.
 
-Forward is a pass that reduces, the sum of its partial results, and a pass that maps; so is backward, which recomputes
-the ReLU's mask from the input rather than reading the output, unless a residual was added.
+In training, forward is a pass that reduces, the sum of its partial results, and a pass that maps; so is backward, which
+recomputes the ReLU's mask from the input rather than reading the output, unless a residual was added. In evaluation
+only the pass that maps is left.
 """
 
 from typing import Any, NamedTuple
@@ -59,6 +60,28 @@ def _moments(
 
 
 @triton.jit
+def _map(
+    x, other, summed, residual, out, scale, shift, column, rows,
+    relu: tl.constexpr, add: tl.constexpr, add_first: tl.constexpr, channels: tl.constexpr, block_rows: tl.constexpr,
+):  # fmt: skip
+    """``relu(x scale + shift + residual)`` over one program's rows; with `add_first`, of x + other, stored too."""
+    for first in range(tl.program_id(0) * block_rows, rows, tl.num_programs(0) * block_rows):
+        row = first + tl.arange(0, block_rows)
+        mask = (row < rows)[:, None] & (column < channels)[None, :]
+        place = row[:, None] * channels + column[None, :]
+        value = tl.load(x + place, mask=mask, other=0).to(tl.float32)
+        if add_first:
+            value += tl.load(other + place, mask=mask, other=0).to(tl.float32)
+            tl.store(summed + place, value.to(summed.dtype.element_ty), mask=mask)
+        value = value * scale[None, :] + shift[None, :]
+        if add:
+            value += tl.load(residual + place, mask=mask, other=0).to(tl.float32)
+        if relu:
+            value = tl.maximum(value, 0)
+        tl.store(out + place, value.to(out.dtype.element_ty), mask=mask)
+
+
+@triton.jit
 def _normalise(
     x, residual, out, sums, weight, bias, running_mean, running_var, saved, momentum, eps, rows,
     relu: tl.constexpr, add: tl.constexpr,
@@ -83,16 +106,22 @@ def _normalise(
         before = tl.load(running_var + column, mask=inside, other=0)
         unbiased = variance * (rows / tl.maximum(rows - 1, 1))
         tl.store(running_var + column, before + momentum * (unbiased - before), mask=inside)
-    for first in range(tl.program_id(0) * block_rows, rows, tl.num_programs(0) * block_rows):
-        row = first + tl.arange(0, block_rows)
-        mask = (row < rows)[:, None] & inside[None, :]
-        place = row[:, None] * channels + column[None, :]
-        value = tl.load(x + place, mask=mask, other=0).to(tl.float32) * scale[None, :] + shift[None, :]
-        if add:
-            value += tl.load(residual + place, mask=mask, other=0).to(tl.float32)
-        if relu:
-            value = tl.maximum(value, 0)
-        tl.store(out + place, value.to(out.dtype.element_ty), mask=mask)
+    _map(x, x, x, residual, out, scale, shift, column, rows, relu, add, False, channels, block_rows)
+
+
+@triton.jit
+def _normalise_by_running(
+    x, other, summed, residual, out, weight, bias, running_mean, running_var, eps, rows,
+    relu: tl.constexpr, add: tl.constexpr, add_first: tl.constexpr,
+    channels: tl.constexpr, block_rows: tl.constexpr, block_channels: tl.constexpr,
+):  # fmt: skip
+    column = tl.program_id(1) * block_channels + tl.arange(0, block_channels)
+    inside = column < channels
+    scale = tl.rsqrt(tl.load(running_var + column, mask=inside, other=1).to(tl.float32) + eps)
+    scale *= tl.load(weight + column, mask=inside, other=0).to(tl.float32)
+    shift = -tl.load(running_mean + column, mask=inside, other=0).to(tl.float32) * scale
+    shift += tl.load(bias + column, mask=inside, other=0).to(tl.float32)
+    _map(x, other, summed, residual, out, scale, shift, column, rows, relu, add, add_first, channels, block_rows)
 
 
 @triton.jit
@@ -196,6 +225,28 @@ def normalise(
         relu=relu, add=residual is not None, **tiles.meta,
     )  # fmt: skip
     return saved
+
+
+def normalise_by_running(
+    x: Tensor,
+    norm: Norm,
+    *,
+    residual: Tensor | None = None,
+    relu: bool = False,
+    other: Tensor | None = None,
+    summed: Tensor | None = None,
+) -> Tensor:
+    """``relu(norm(x) + residual)`` in evaluation: one pass, by the running statistics, which stay as they are.
+
+    With an `other`, x + other, which goes to `summed`, takes the place of x. All are ``(N, C, H, W)``.
+    """
+    tiles, out = Tiles.of(x), torch.empty_like(x)
+    _normalise_by_running[tiles.mapping](
+        x, x if other is None else other, x if summed is None else summed, x if residual is None else residual, out,
+        norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.eps, tiles.rows,
+        relu=relu, add=residual is not None, add_first=other is not None, **tiles.meta,
+    )  # fmt: skip
+    return out
 
 
 class Gradients(NamedTuple):

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from detrame.kernels.convolution import convolve, convolve_back, same_size, step, weight_gradient
-from detrame.kernels.normalisation import Norm, channels_last, normalise, normalise_back
+from detrame.kernels.normalisation import Norm, channels_last, normalise, normalise_back, normalise_by_running
 from detrame.kernels.pointwise import mask, subtract_relu
 from detrame.kernels.tiles import Tiles, check_size, sum_programs
 
@@ -58,11 +58,31 @@ def _first_back(
     tl.store(products + place, tl.sum(product, 0), mask=inside)
 
 
+def _folded(coupling: Tensor, gain: Tensor) -> Tensor:
+    """``W - diag(h)``."""
+    folded = torch.empty_like(coupling)
+    _fold[(triton.cdiv(coupling.numel(), 1024),)](
+        coupling, gain, folded, coupling.numel(),
+        channels=len(coupling), taps=coupling[0, 0].numel(), block=1024,
+    )  # fmt: skip
+    return folded
+
+
 def _stack(like: Tensor, slots: int) -> Tensor:
     check_size(slots * like.numel())
     images, channels, height, width = like.shape
     shape = (slots * images, channels, height, width)
     return torch.empty(shape, device=like.device, dtype=like.dtype, memory_format=torch.channels_last)
+
+
+def norm_q_metric(x: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor, norm: Norm, iterations: int) -> Tensor:
+    """``q_metric_relu(norm(x), coupling, gain, threshold, iterations)`` in evaluation; nothing is kept."""
+    z = normalise_by_running(x, norm)
+    raw = convolve(z, _folded(coupling, gain), same_size(coupling))
+    u = subtract_relu(None, raw, threshold, z)  # in the place of z, which nobody reads any more
+    for _ in range(iterations - 1):
+        u = step(u, coupling, raw, threshold)
+    return u
 
 
 class NormQMetric(torch.autograd.Function):
@@ -84,11 +104,7 @@ class NormQMetric(torch.autograd.Function):
         codes = _stack(x, iterations)
         slots = codes.split(len(x))
         saved = normalise(x, norm, slots[0])
-        folded = torch.empty_like(coupling)
-        _fold[(triton.cdiv(coupling.numel(), 1024),)](
-            coupling, gain, folded, coupling.numel(),
-            channels=len(coupling), taps=coupling[0, 0].numel(), block=1024,
-        )  # fmt: skip
+        folded = _folded(coupling, gain)
         raw = convolve(slots[0], folded, same_size(coupling))
         u = subtract_relu(None, raw, threshold, slots[1] if iterations > 1 else torch.empty_like(raw))
         for slot in slots[2:]:

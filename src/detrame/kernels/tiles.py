@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from detrame.errors import TooLarge
+
 _ELEMENTS = 2048  # of a tile
 # That share a pass over a tensor: four for each multiprocessor of an H200 where each leaves a partial sum, else eight.
 _REDUCING, _MAPPING = 528, 1056
@@ -59,9 +61,9 @@ class Tiles:
 
 
 def check_size(values: int) -> None:
-    """Raise a ValueError if a tensor has more values than the kernels' 32-bit offsets reach."""
+    """Raise TooLarge if a tensor has more values than the kernels' 32-bit offsets reach."""
     if values >= 2**31:
-        raise ValueError(f"a tensor of {values} values is too large for the fused kernels: take a smaller batch_size")
+        raise TooLarge(f"a tensor of {values} values is too large for the fused kernels: take a smaller batch_size")
 
 
 @triton.jit

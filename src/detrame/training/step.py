@@ -95,7 +95,7 @@ def _fused(model: nn.Module) -> nn.Module:
     """The fused passes of a network, or the network itself where PyTorch came without Triton."""
     if find_spec("triton") is None:
         return model
-    from detrame.training.fusion import fused  # imports Triton
+    from detrame.fusion import fused  # imports Triton
 
     return fused(model, torch.bfloat16)
 

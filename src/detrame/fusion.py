@@ -1,7 +1,8 @@
-"""The fused forward and backward of a network in training, on a GPU: the same parameters, fewer passes over memory.
+"""A network's passes fused, on a GPU: the same parameters, fewer passes over memory.
 
 Convolutions, batch norms and what follows them (a ReLU, a residual sum, a Q-Metric ReLU) are found in the network's
-graph and computed by `detrame.kernels`; all else stays as it is, and so does the network itself.
+graph and computed by `detrame.kernels`; all else stays as it is, and so does the network itself. What is fused is the
+pass of one mode: forward and backward in training; in evaluation forward alone, by the running statistics.
 """
 
 import operator
@@ -14,8 +15,9 @@ from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
 from detrame.kernels.convolution import Convolution, Shape
-from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last
-from detrame.kernels.q_metric import NormQMetric
+from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last, normalise_by_running
+from detrame.kernels.q_metric import NormQMetric, norm_q_metric
+from detrame.kernels.tiles import check_size
 from detrame.tracing import Tracer, is_relu
 
 
@@ -24,20 +26,20 @@ class _Halves(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
-        """One copy a weight."""
+        """One copy a weight, in the layout that the kernels read."""
         ctx.dtype = weights[0].dtype
         ctx.set_materialize_grads(False)  # a weight that does not matter has no gradient, rather than 0
-        return _copies(weights, dtype)
+        return _copies(weights, dtype, torch.channels_last)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """In the weights' own precision."""
-        copies = iter(_copies(tuple(grad for grad in grads if grad is not None), ctx.dtype))
+        copies = iter(_copies(tuple(grad for grad in grads if grad is not None), ctx.dtype, torch.preserve_format))
         return None, *[None if grad is None else next(copies) for grad in grads]
 
 
-def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
-    copies = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
+def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype, layout: torch.memory_format) -> tuple[Tensor, ...]:
+    copies = [torch.empty_like(tensor, dtype=dtype, memory_format=layout) for tensor in tensors]
     torch._foreach_copy_(copies, tensors)
     return tuple(copies)
 
@@ -50,7 +52,8 @@ class _Conv(nn.Module):
         self.working: Tensor  # the weight in half precision, set before each forward pass
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.to(self.working.dtype).contiguous(memory_format=torch.channels_last)
+        check_size(len(x) * x.shape[2] * x.shape[3] * max(self.weight.shape[:2]))  # of what goes in and comes out
+        x = channels_last(x.to(self.working.dtype))
         return Convolution.apply(x, self.working, self.shape)
 
 
@@ -60,12 +63,12 @@ class _Norm(nn.Module):
         self.norm, self.relu = norm, relu
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        norm, x = _norm(self.norm), channels_last(x)
+        x = channels_last(x)
         if residual is not None and not _alike(x, residual):
-            out = NormReLU.apply(x, norm.weight, norm.bias, None, norm, False) + residual
+            out = _normalised(x, self.norm, None, relu=False, training=self.training) + residual
             return out.relu() if self.relu else out
         residual = None if residual is None else channels_last(residual)
-        return NormReLU.apply(x, norm.weight, norm.bias, residual, norm, self.relu)
+        return _normalised(x, self.norm, residual, relu=self.relu, training=self.training)
 
 
 class _SumNorm(nn.Module):
@@ -74,11 +77,14 @@ class _SumNorm(nn.Module):
         self.norm = norm
 
     def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        norm = _norm(self.norm)
         if not _alike(a, b):
             summed = a + b
-            return summed, NormReLU.apply(channels_last(summed), norm.weight, norm.bias, None, norm, True)
-        return SumNormReLU.apply(channels_last(a), channels_last(b), norm.weight, norm.bias, norm)
+            return summed, _normalised(channels_last(summed), self.norm, None, relu=True, training=self.training)
+        norm, a, b = _norm(self.norm), channels_last(a), channels_last(b)
+        if self.training:
+            return SumNormReLU.apply(a, b, norm.weight, norm.bias, norm)
+        summed = torch.empty_like(a)
+        return summed, normalise_by_running(a, norm, relu=True, other=b, summed=summed)
 
 
 class _NormQMetric(nn.Module):
@@ -90,9 +96,15 @@ class _NormQMetric(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         norm, activation, x = _norm(self.norm), self.activation, channels_last(x.to(self.working.dtype))
-        return NormQMetric.apply(
-            x, norm.weight, norm.bias, self.working, activation.gain, activation.threshold, norm, activation.iterations
-        )
+        rest = (self.working, activation.gain, activation.threshold, norm, activation.iterations)
+        return NormQMetric.apply(x, norm.weight, norm.bias, *rest) if self.training else norm_q_metric(x, *rest)
+
+
+def _normalised(x: Tensor, module: nn.BatchNorm2d, residual: Tensor | None, *, relu: bool, training: bool) -> Tensor:
+    norm = _norm(module)
+    if training:
+        return NormReLU.apply(x, norm.weight, norm.bias, residual, norm, relu)
+    return normalise_by_running(x, norm, residual=residual, relu=relu)
 
 
 def _alike(a: Tensor, b: Tensor) -> bool:
@@ -111,27 +123,29 @@ _FUSED_NORMS = (_Norm, _SumNorm, _NormQMetric)
 
 
 class Fused(nn.Module):
-    """A network's training pass with its layers fused; called like the network, on the network's own parameters.
+    """A network's pass with its layers fused; called like the network, on the network's own parameters.
+
+    It is the pass of the mode in which the network is now, and stays that. In evaluation it has no gradients.
 
     Args:
-        model: with channels-last weights, traceable by torch.fx.
+        model: traceable by torch.fx.
         dtype: of the convolutions.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
-        self.graph = fused_graph(model)
+        self.graph, self.training = fused_graph(model), model.training
         self._dtype = dtype
         self.layers = [module for module in self.graph.modules() if isinstance(module, _Conv | _NormQMetric)]
         norms = [module.norm for module in self.graph.modules() if isinstance(module, _FUSED_NORMS)]
         self._counts = [norm.num_batches_tracked for norm in norms if norm.num_batches_tracked is not None]
 
     def forward(self, x: Tensor) -> Tensor:
-        """The network's output for `x`, in training mode."""
+        """The network's output for `x`."""
         halves = _Halves.apply(self._dtype, *[module.weight for module in self.layers])
         for module, half in zip(self.layers, halves, strict=True):
             module.working = half
-        if self._counts:
+        if self.training and self._counts:
             torch._foreach_add_(self._counts, 1)
         out = self.graph(x)
         for module in self.layers:
@@ -140,7 +154,7 @@ class Fused(nn.Module):
 
 
 def fused(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """The fused training pass of a network; the network itself if it cannot be traced or has nothing to fuse."""
+    """The fused pass of a network in the mode it is in; itself if it cannot be traced or has nothing to fuse."""
     try:
         found = Fused(model, dtype)
     except Exception:  # whatever a forward pass does to a proxy that it cannot stand for
@@ -150,7 +164,6 @@ def fused(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 def fused_graph(model: nn.Module) -> fx.GraphModule:
     """The network's graph with the layers that can be fused in the place of those they stand for."""
-    model.train()  # what is traced is what a training pass does
     before = torch.get_rng_state(), random.getstate()
     net = fx.GraphModule(model, Tracer().trace(model))
     if not torch.equal(torch.get_rng_state(), before[0]) or random.getstate() != before[1]:
@@ -159,8 +172,8 @@ def fused_graph(model: nn.Module) -> fx.GraphModule:
         module = _module(net, node)
         if module is None or len(node.args) != 1:
             continue
-        if type(module) is nn.Conv2d and _fusible_conv(module):
-            _replace(net, node, _Conv(module), node.args)
+        if type(module) is nn.Conv2d and _fusible_conv(net, module):
+            _fuse_conv(net, node, module)
         elif type(module) is nn.BatchNorm2d and _fusible_norm(net, node, module):
             _fuse_norm(net, node, module)
     net.graph.lint()
@@ -177,17 +190,32 @@ def _module(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
     return None if any(hooks) else module
 
 
-def _fusible_conv(conv: nn.Conv2d) -> bool:
+def _fusible_conv(net: fx.GraphModule, conv: nn.Conv2d) -> bool:
     kernel, stride, padding = conv.kernel_size, conv.stride, conv.padding
     return (
-        conv.bias is None
+        (conv.bias is None or not net.training)
         and conv.groups == 1
         and conv.padding_mode == "zeros"
         and not isinstance(padding, str)
         and all(pair[0] == pair[1] for pair in (kernel, stride, padding))
         and conv.dilation == (1, 1)
-        and conv.weight.is_contiguous(memory_format=torch.channels_last)
     )
+
+
+def _fuse_conv(net: fx.GraphModule, node: fx.Node, conv: nn.Conv2d) -> None:
+    """A bias, in evaluation, is a norm of its own that only shifts: what follows is then fused with it as with any."""
+    after = _replace(net, node, _Conv(conv), node.args)
+    if conv.bias is None:
+        return
+    assert isinstance(conv.bias, nn.Parameter)
+    shift = nn.BatchNorm2d(conv.out_channels, eps=0.0, device=conv.bias.device).eval()
+    shift.bias = conv.bias
+    with net.graph.inserting_after(after):
+        name = f"bias_{node.name}"
+        net.add_submodule(name, shift)
+        shifted = net.graph.call_module(name, (after,))
+    after.replace_all_uses_with(shifted, delete_user_cb=lambda user: user is not shifted)
+    _fuse_norm(net, shifted, shift)
 
 
 def _fusible_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> bool:
@@ -195,8 +223,8 @@ def _fusible_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> b
     before = node.args[0]
     assert isinstance(before, fx.Node)
     fused_before = isinstance(_module(net, before), _Conv | _Norm | _NormQMetric) or before.target in _SUMS
-    statistics = norm.training and norm.running_mean is not None and norm.momentum is not None
-    return fused_before and norm.affine and statistics
+    statistics = norm.running_mean is not None and norm.momentum is not None
+    return fused_before and norm.affine and statistics and norm.training == net.training
 
 
 _SUMS: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
@@ -257,16 +285,19 @@ def _relu_of_sum(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
 def _fusible_activation(activation: QMetricReLU) -> bool:
     channels, inputs, *kernel = activation.coupling.shape
     square = len(kernel) == 2 and kernel[0] == kernel[1]
-    return square and channels == inputs and activation.coupling.is_contiguous(memory_format=torch.channels_last)
+    return square and channels == inputs and activation.capturable
 
 
 def _insert(net: fx.GraphModule, before: fx.Node, module: nn.Module, args: tuple[Any, ...]) -> fx.Node:
     name = f"fused_{before.name}"
+    module.training = net.training
     net.add_submodule(name, module)
     with net.graph.inserting_before(before):
         return net.graph.call_module(name, args)
 
 
-def _replace(net: fx.GraphModule, node: fx.Node, module: nn.Module, args: tuple[Any, ...]) -> None:
-    node.replace_all_uses_with(_insert(net, node, module, args))
+def _replace(net: fx.GraphModule, node: fx.Node, module: nn.Module, args: tuple[Any, ...]) -> fx.Node:
+    new = _insert(net, node, module, args)
+    node.replace_all_uses_with(new)
     net.graph.erase_node(node)
+    return new
