@@ -125,7 +125,8 @@ _FUSED_NORMS = (_Norm, _SumNorm, _NormQMetric)
 class Fused(nn.Module):
     """A network's pass with its layers fused; called like the network, on the network's own parameters.
 
-    It is the pass of the mode in which the network is now, and stays that. In evaluation it has no gradients.
+    It is the pass of the mode in which the network is now, and is to be called in that mode. In evaluation it has no
+    gradients.
 
     Args:
         model: traceable by torch.fx.

@@ -34,7 +34,8 @@ class Predictor:
     """:func:`predict` for a network that is asked again and again, as while it trains.
 
     On a GPU the pass is fused where the network allows it, captured once for each shape of batch and replayed. A replay
-    reads parameters and statistics where they lie: they may change in place, but not be replaced.
+    reads parameters and statistics where they lie: they may change in place, but not be replaced. Where the pass stays
+    plain, what folds is best folded before (`detrame.fold`).
     """
 
     def __init__(self, model: nn.Module, *, batch_size: int = 1000) -> None:
