@@ -2,12 +2,11 @@
 
 Eager and captured are one code path with one meaning: what is captured is the eager step. A network with a module
 whose work depends on the data (``capturable = False``: a dictionary layer) stays eager. On a GPU a captured step's
-forward and backward passes are fused where the network allows it (`detrame.training.fusion`); `fused=False` is the
+forward and backward passes are fused where the network allows it (`detrame.fusion`); `fused=False` is the
 plain path.
 """
 
 from collections.abc import Callable
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 from detrame.activations import parameter_groups, project_after
-from detrame.inference import as_pixels, precision
+from detrame.inference import as_pixels, fused_pass, precision
 from detrame.modes import capturable, warm_up
 
 
@@ -45,7 +44,7 @@ class Step:
         )
         project_after(self.optimizer, model)
         self._capture = on_gpu and capturable(model)
-        self._forward = _fused(model) if fused and self._capture else model
+        self._forward = fused_pass(model) if fused and self._capture else model
         self._graphs: dict[tuple[object, ...], _Graph] = {}
 
     def set_lr(self, lr: float) -> None:
@@ -89,15 +88,6 @@ class Step:
                     state["momentum_buffer"] = torch.zeros_like(parameter)
                 momenta.append(state["momentum_buffer"])
         return [*self.model.state_dict().values(), *momenta]
-
-
-def _fused(model: nn.Module) -> nn.Module:
-    """The fused passes of a network, or the network itself where PyTorch came without Triton."""
-    if find_spec("triton") is None:
-        return model
-    from detrame.fusion import fused  # imports Triton
-
-    return fused(model, torch.bfloat16)
 
 
 class _Graph:
