@@ -90,7 +90,7 @@ def three_together(way: type[_Together] | None) -> list[Tensor]:
         step = Step(model, momentum=0.9, nesterov=False, weight_decay=5e-4)
         step.set_lr(0.02)
         images, labels = torch.rand(32 + number, 3, 32, 32).cuda(), torch.randint(10, (32 + number,)).cuda()
-        asked.append(Wanted(step, torch.cuda.Stream(), images, labels))  # type: ignore[no-untyped-call]
+        asked.append(Wanted(step, torch.cuda.Stream(), images, labels))
         step.graph(images, labels)
     torch.cuda.synchronize()
     take = way(asked) if way else None
@@ -100,7 +100,8 @@ def three_together(way: type[_Together] | None) -> list[Tensor]:
     return [parameter.detach().clone() for model in models for parameter in model.parameters()]
 
 
-def test_a_round_as_one_graph_is_the_same_to_the_bit() -> None:
+def test_a_round_as_one_graph_is_the_same_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     apart, together = three_together(None), three_together(_Together)
     for first, second in zip(apart, together, strict=True):
         assert torch.equal(first, second)
@@ -114,7 +115,7 @@ def test_measuring_a_round_leaves_no_trace() -> None:
     images, labels = torch.rand(32, 3, 32, 32).cuda(), torch.randint(10, (32,)).cuda()
     step(images, labels)
     before = [tensor.clone() for tensor in step.state()]
-    _faster([Wanted(step, torch.cuda.Stream(), images, labels)])  # type: ignore[no-untyped-call]
+    _faster([Wanted(step, torch.cuda.Stream(), images, labels)])
     for tensor, value in zip(step.state(), before, strict=True):
         assert torch.equal(tensor, value)
 
