@@ -2,6 +2,7 @@
 
 import copy
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -155,6 +156,33 @@ def test_large_batches_are_solved_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(active_set, "_LARGEST_PART", 100)
     monkeypatch.setattr(active_set, "_CHUNK", {"cpu": 64})
     torch.testing.assert_close(layer(x), whole, atol=1e-12, rtol=0)
+
+
+@given(st.integers(1, 12), st.integers(1, 24), st.floats(0.05, 1), st.integers(0, 2**31))
+def test_conjugate_gradients_give_what_factorisation_gives(size: int, atoms: int, damping: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    x, dictionary = coding_problem(20, size, atoms)
+    hessian, target = dictionary.T @ dictionary + damping * torch.eye(atoms).double(), x @ dictionary - 0.05
+    found = []
+    for limit in (0.0, float("inf")):
+        with mock.patch.dict(active_set._WELL_CONDITIONED, cpu=limit):
+            code, residual = active_set.solve(hessian, target)
+            assert residual.max() <= active_set.TOLERANCE
+            inputs = [hessian.clone().requires_grad_(), target.clone().requires_grad_()]
+            gradients = torch.autograd.grad(nonnegative_minimiser(*inputs).square().sum(), inputs)
+            found.append((code, *gradients))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-9 * float(one.abs().max()) + 1e-12, rtol=0)
+
+
+def test_the_condition_number_is_bounded_from_above_and_closely() -> None:
+    for size, atoms, damping in ((40, 10, 0.0), (10, 30, 0.1), (30, 30, 1.0)):
+        _, dictionary = coding_problem(1, size, atoms)
+        problem = active_set._Problem.of(dictionary.T @ dictionary + damping * torch.eye(atoms).double())
+        condition = torch.linalg.cond(problem.hessian).item()
+        assert condition * (1 - 1e-9) <= problem.condition <= 1.2 * condition
+    _, dictionary = coding_problem(1, 10, 30)
+    assert active_set._Problem.of(dictionary.T @ dictionary).condition > 1e12
 
 
 def test_the_norm_is_bounded_from_above_and_closely() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 import detrame
 from detrame.errors import Failure
 from detrame.training import Recipe, plan, resume_all, train
+from detrame.training.rounds import Wanted, _faster, _Together
 from detrame.training.step import Step
 from tests.training import tiny
 
@@ -36,7 +37,7 @@ def steps(
             torch.randint(10, (size,), generator=generator),
         )
         step.set_lr(0.05 if i < count // 2 else 0.01)
-        take: Any = step if captured else step._eager
+        take: Any = step if captured else step.take
         losses.append(take(images.cuda(), labels.cuda())[0])
     return model.state_dict(), torch.stack(losses).tolist()
 
@@ -74,6 +75,49 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="stopped in epoch"):
         resume_all([run.path], minutes=0)
     assert resume_all([run.path])[0].scores.last > 90
+
+
+def three_together(way: type[_Together] | None) -> list[Tensor]:
+    """The weights of three networks, one with dropout, after 30 rounds as one graph or apart."""
+    names = ("resnet8", "plainnet3", "resnet8")
+    torch.manual_seed(0)
+    models = [
+        detrame.create_model(name, width=0.5).cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for name in names
+    ]
+    asked = []
+    for number, model in enumerate(models):
+        step = Step(model, momentum=0.9, nesterov=False, weight_decay=5e-4)
+        step.set_lr(0.02)
+        images, labels = torch.rand(32 + number, 3, 32, 32).cuda(), torch.randint(10, (32 + number,)).cuda()
+        asked.append(Wanted(step, torch.cuda.Stream(), images, labels))
+        step.graph(images, labels)
+    torch.cuda.synchronize()
+    take = way(asked) if way else None
+    for _ in range(30):
+        _ = take(asked) if take else [one.alone() for one in asked]
+    torch.cuda.synchronize()
+    return [parameter.detach().clone() for model in models for parameter in model.parameters()]
+
+
+def test_a_round_as_one_graph_is_the_same_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    apart, together = three_together(None), three_together(_Together)
+    for first, second in zip(apart, together, strict=True):
+        assert torch.equal(first, second)
+
+
+def test_measuring_a_round_leaves_no_trace() -> None:
+    torch.manual_seed(0)
+    model = detrame.create_model("resnet8", width=0.5).cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    step = Step(model, momentum=0.9, nesterov=False, weight_decay=5e-4)
+    step.set_lr(0.1)
+    images, labels = torch.rand(32, 3, 32, 32).cuda(), torch.randint(10, (32,)).cuda()
+    step(images, labels)
+    before = [tensor.clone() for tensor in step.state()]
+    _faster([Wanted(step, torch.cuda.Stream(), images, labels)])
+    for tensor, value in zip(step.state(), before, strict=True):
+        assert torch.equal(tensor, value)
 
 
 def test_constraints_hold_after_captured_steps() -> None:

@@ -10,8 +10,8 @@ from torch import Tensor
 from detrame.errors import TooLarge
 
 _ELEMENTS = 2048  # of a tile
-# That share a pass over a tensor: four for each multiprocessor of an H200 where each leaves a partial sum, else eight.
-_REDUCING, _MAPPING = 528, 1056
+# That share a pass over a tensor: two for each multiprocessor of an H200 where each leaves a partial sum, else four.
+_REDUCING, _MAPPING = 264, 528
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
 r"""``min over u >= 0 of 1/2 u'Hu - g'u`` for many g at once and one dense H: exactly, quickly, and differentiably.
 
 Which codes are not zero is all that is hard to know: given them, the rest is one linear system a sample. A few steps
-of FISTA in single precision guess these supports, a batched Cholesky factorisation in double precision solves on them,
-and the optimality condition says which samples are done. The others exchange the coordinates that break it (a
-semismooth Newton step), and go back to FISTA, for twice as many steps, where that does not settle it.
+of FISTA in single precision guess these supports, and the systems on them are solved in double precision: by conjugate
+gradients, which are products with H alone, where H is well conditioned, else by a batched Cholesky factorisation. The
+optimality condition says which samples are done. The others exchange the coordinates that break it (a semismooth Newton
+step), and go back to FISTA, for twice as many steps, where that does not settle it.
 """
 
 import math
 import warnings
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -23,6 +25,10 @@ _SINGLE_PRECISION_CALLS = 3  # where these do not tell the support, only double 
 _SINGULAR = 1e-15  # the square of a pivot, for a unit diagonal, below which a system counts as singular
 _FILTER = 1e-8  # eigenvalues well below it are left out of the inverse of a singular system
 _SQUARINGS = 6  # of the matrix, for the bound on its norm
+_WELL_CONDITIONED = {"cpu": 0.0}  # condition numbers up to which conjugate gradients are the faster solver: there none,
+_WELL_CONDITIONED_ELSEWHERE = 100.0  # by measurement
+_NEGLIGIBLE = 1e-13  # of what is solved for, where conjugate gradients end; it is looked for
+_LOOK_EVERY = 8  # iterations
 _LARGEST_PART = 1 << 24  # codes that are solved for together: an array of them in float64 takes 128 MiB
 _CHUNK = {"cpu": 1 << 18}  # entries of the systems that are factorised at once: what fits a cache,
 _LARGEST_CHUNK = 1 << 26  # and half a gigabyte elsewhere
@@ -64,11 +70,47 @@ class _Minimiser(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         hessian, code = ctx.saved_tensors
-        unit, scale = _unit_diagonal(hessian)
-        dual = scale * _solve_on(code > 0, unit, scale * gradient.reshape(code.shape).double())
+        problem = _Problem.of(hessian)
+        right = problem.scale * gradient.reshape(code.shape).double()
+        dual = problem.scale * problem.solve_on(code > 0, right, right.abs().amax(1))
         with torch.autocast(code.device.type, enabled=False):
             outer = dual.to(code.dtype).mT @ code
         return -(outer + outer.mT).to(hessian.dtype) / 2, dual.to(code.dtype).reshape(gradient.shape)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What all samples share: ``H = SHS`` in float64, with the diagonal 1.
+
+    Attributes:
+        hessian: ``(k, k)``.
+        scale: the diagonal of S.
+        norm: at least the largest eigenvalue.
+        condition: at least the condition number, that of all the systems on supports too; infinite if it may be.
+    """
+
+    hessian: Tensor
+    scale: Tensor
+    norm: Tensor
+    condition: float
+
+    @classmethod
+    def of(cls, hessian: Tensor) -> "_Problem":
+        """That of H as it was given."""
+        unit, scale = _unit_diagonal(hessian)
+        inverse, failed = torch.linalg.inv_ex(unit)
+        norm = _norm_bound(unit)
+        condition = torch.where(failed == 0, norm * _norm_bound(inverse), torch.inf)
+        return cls(unit, scale, norm, condition.nan_to_num(nan=torch.inf).item())
+
+    def solve_on(self, support: Tensor, right: Tensor, size: Tensor) -> Tensor:
+        """``H_AA^-1 r_A`` on each sample's support A, a row of `support` ``(N, k)``, and 0 elsewhere: ``(N, k)``.
+
+        Accurate relative to `size` ``(N,)``, that of what a sample's solution is a part of.
+        """
+        if self.condition > _WELL_CONDITIONED.get(right.device.type, _WELL_CONDITIONED_ELSEWHERE):
+            return _by_factorisation(support, self.hessian, right)
+        return _by_conjugate_gradients(support, self.hessian, right, size, self.condition)
 
 
 @torch.no_grad()
@@ -79,19 +121,19 @@ def solve(hessian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     (codes being measured in atoms of unit norm, ``H_ii = 1``); it is above 1e-11 only for a sample that was given up.
     A sample that holds NaN or infinity has the code NaN.
     """
-    unit, scale = _unit_diagonal(hessian)
+    problem = _Problem.of(hessian)
+    unit, scale = problem.hessian, problem.scale
     target = scale * target.double()
     code, residual = torch.full_like(target, torch.nan), target.new_zeros(len(target))
     row = target.isfinite().all(1).nonzero().flatten()  # the samples that are not done yet
     target, guess = target[row], target.new_zeros(len(row), len(unit))
-    norm = _norm_bound(unit)
     for call in range(_CALLS):
         dtype = torch.float32 if call < _SINGLE_PRECISION_CALLS else torch.float64
-        guess = _fista(unit, target, guess, norm, _FIRST_STEPS << call, dtype)
+        guess = _fista(unit, target, guess, problem.norm, _FIRST_STEPS << call, dtype)
         point, support = guess, guess > 0
         for _ in range(_EXCHANGES):
             point = torch.where(support, point, 0)
-            point = point + _solve_on(support, unit, target - point @ unit)
+            point = point + problem.solve_on(support, target - point @ unit, point.amax(1))
             better, distance = _improved(point, unit, target)
             code[row], residual[row] = point.relu(), distance
             left = (distance > TOLERANCE).nonzero().flatten()
@@ -154,8 +196,34 @@ def _fista(hessian: Tensor, target: Tensor, code: Tensor, norm: Tensor, steps: i
     return code.double()
 
 
-def _solve_on(support: Tensor, hessian: Tensor, right: Tensor) -> Tensor:
-    """``H_AA^-1 r_A`` on each sample's support A, a row of `support` ``(N, k)``, and 0 elsewhere: ``(N, k)``.
+def _by_conjugate_gradients(support: Tensor, hessian: Tensor, right: Tensor, size: Tensor, condition: float) -> Tensor:
+    """The solutions on the supports, up to a residual that is negligible against `size`."""
+    residual = torch.where(support, right, 0)
+    solution, direction = torch.zeros_like(residual), residual
+    left = residual.square().sum(1, keepdim=True)
+    enough = (_NEGLIGIBLE * size[:, None]).square()
+    tiny = torch.finfo(right.dtype).tiny
+    for iteration in range(_iterations(condition)):
+        if iteration % _LOOK_EVERY == 0 and bool((left <= enough).all()):
+            break
+        image = torch.where(support, direction @ hessian, 0)
+        length = left / (direction * image).sum(1, keepdim=True).clamp_min(tiny)
+        solution = torch.addcmul(solution, length, direction)
+        residual = torch.addcmul(residual, length, image, value=-1)
+        before, left = left, residual.square().sum(1, keepdim=True)
+        direction = torch.addcmul(residual, left / before.clamp_min(tiny), direction)
+    return solution
+
+
+def _iterations(condition: float) -> int:
+    """That surely make an error negligible: each takes away (sqrt(c) - 1) / (sqrt(c) + 1) of it, at the least."""
+    root = math.sqrt(max(condition, 1.0))
+    rate = (root - 1) / (root + 1)
+    return 1 if rate == 0 else math.ceil(math.log(_NEGLIGIBLE / (2 * condition)) / math.log(rate))
+
+
+def _by_factorisation(support: Tensor, hessian: Tensor, right: Tensor) -> Tensor:
+    """The solutions on the supports.
 
     Samples with supports of about one size are taken together, filled up with rows of the identity.
     """

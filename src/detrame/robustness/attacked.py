@@ -58,13 +58,14 @@ class Attacked(nn.Module):
 
 
 @contextmanager
-def attacked(model: nn.Module, device: torch.device) -> Iterator[Attacked]:
+def attacked(model: nn.Module, device: torch.device, *, exact: bool = True) -> Iterator[Attacked]:
     """`model`, on `device`, to be attacked inside the block; all is undone after it.
 
-    In eval mode, without gradients of its parameters, and in float32 proper, forward and backward.
+    In eval mode, without gradients of its parameters, and in float32, forward and backward: float32 proper, unless not
+    `exact`, where convolutions may round their inputs to TF32, as PyTorch does by default on a GPU.
     """
     wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
-    with evaluating(model), full_precision(device):
+    with evaluating(model), full_precision(device) if exact else torch.autocast(device.type, enabled=False):
         model.requires_grad_(False)
         try:
             yield Attacked(model).eval()

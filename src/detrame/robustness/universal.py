@@ -3,7 +3,8 @@
 `sequential` is the algorithm as published, on clipped pixels: image by image, DeepFool's increment is added wherever
 the network is not fooled yet. `batched` adds up the increments of many images at once. `gradient` leaves DeepFool out
 and descends the margin of the network directly, which is stronger. All craft any number of perturbations side by side,
-each with a radius and a seed of its own.
+each with a radius and a seed of its own. On a GPU they are crafted in TF32, several times as fast as float32 proper:
+what a perturbation is worth is not decided here, but where it is scored.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from detrame.errors import check_count
-from detrame.inference import fooling_rate, predict
+from detrame.inference import fooling_rate
 from detrame.robustness.attacked import Attacked, attacked, check_images, check_logits, perturbed
 from detrame.robustness.ball import Ball, project, stacked, steepest
 from detrame.robustness.deepfool import deepfool, nearest_classes
@@ -192,15 +193,15 @@ def _craft(
     check_count("passes", passes)
     pixels = check_images(images)
     check_logits(model, pixels)
-    before = predict(model, pixels, exact=True)
-    said = before.argmax(1)
     extents, norm = stacked(balls, pixels.device)
     perturbations = pixels.new_zeros(len(balls), *pixels.shape[1:])
     fooling: list[list[float]] = [[] for _ in balls]
     draws = [torch.Generator().manual_seed(seed) for seed in seeds]
     active = torch.arange(len(balls), device=pixels.device)
     together = max(1, PAIRS[pixels.device.type] // check_count("step_images", step_images))
-    with attacked(model, pixels.device) as network:
+    with attacked(model, pixels.device, exact=False) as network:
+        before = _logits(network, pixels)
+        said = before.argmax(1)
         for number in range(passes):
             orders = torch.stack([torch.randperm(len(pixels), generator=draw) for draw in draws]).to(pixels.device)
             batches = torch.split(orders, step_images, dim=1)
@@ -211,11 +212,15 @@ def _craft(
                     step = Step(network, pixels[chosen], said[chosen], at, own, norm, done, passes * len(batches))
                     perturbations[group] = project(update(step), own, norm)
             for k in active.tolist():
-                after = predict(model, perturbed(pixels, perturbations[k]), exact=True)
-                fooling[k].append(fooling_rate(before, after))
+                fooling[k].append(fooling_rate(before, _logits(network, perturbed(pixels, perturbations[k]))))
             if on_pass is not None:
                 on_pass(number + 1)
             active = active[[fooling[k][-1] < target for k in active.tolist()]]
             if not len(active):
                 break
     return Crafted(perturbations, fooling)
+
+
+@torch.no_grad()
+def _logits(network: Attacked, images: Tensor) -> Tensor:
+    return torch.cat([network(batch) for batch in torch.split(images, PAIRS[images.device.type])])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,10 +24,14 @@ from detrame.training import checkpoint
 from detrame.training.checkpoint import Progress
 from detrame.training.files import write_tensors, write_text
 from detrame.training.recipe import Recipe
+from detrame.training.rounds import Rounds, Wanted
 from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, prepare
-from detrame.training.step import Step
+from detrame.training.step import Batch, Step, Taken
 
 OnEpoch = Callable[[Run, Epoch], None]
+Result = TypeVar("Result")
+# Yields a batch to have a step taken on it, and is sent what that came to; yields None to let others go first.
+Work = Generator[Batch | None, Taken | None, Result]
 
 
 def train(
@@ -123,17 +127,22 @@ def _held(runs: Sequence[Run]) -> Iterator[None]:
 def _side_by_side(trainings: "Sequence[_Training]") -> list[Failure]:
     """Take one step of each training in turn until all are done; return the failures of those that failed."""
     working = {training: training.work() for training in trainings}
-    failures = []
+    take, failures, taken = Rounds(), [], dict[_Training, Taken]()
     while working:
+        wanted: dict[_Training, Wanted] = {}
         for training, steps in list(working.items()):
             try:
                 with training.on_stream():
-                    next(steps)
+                    batch = steps.send(taken.get(training))
             except StopIteration:
                 del working[training]
             except Failure as failure:
                 failures.append(failure)
                 del working[training]
+            else:
+                if batch is not None:
+                    wanted[training] = Wanted(training.step, training.stream, *batch)
+        taken = dict(zip(wanted, take(list(wanted.values())), strict=True))
     return failures
 
 
@@ -179,12 +188,11 @@ class Stopwatch:
 
 
 @dataclasses.dataclass
-class _Taken:
-    """Steps that were taken, or queued: their losses and hits on the device, and their time."""
+class _Done:
+    """Steps that were taken, or queued: what they came to, on the device, and their time."""
 
     stopwatch: Stopwatch
-    losses: list[Tensor] = dataclasses.field(default_factory=list)
-    right: list[Tensor] = dataclasses.field(default_factory=list)
+    steps: list[Taken] = dataclasses.field(default_factory=list)
 
 
 class _Training:
@@ -243,14 +251,14 @@ class _Training:
         write_text(metrics, "".join(lines[: progress.epoch]))
         return progress
 
-    def work(self) -> Iterator[None]:
-        """Take every step that is left, pausing after each, and leave a finished run."""
+    def work(self) -> "Work[None]":
+        """Ask for every step that is left, batch by batch, and leave a finished run."""
         while self.progress.epoch < self.recipe.epochs:
-            taken = yield from self._steps()
+            done = yield from self._steps()
             logits = [self.predict(split.images) for split in self.held_out]
             # On a GPU all this is only queued. Before anyone waits for it, those who train beside queue theirs.
-            yield
-            self._read(taken)
+            yield None
+            self._read(done)
             epoch = self._close_epoch(logits)
             with (self.run.path / "metrics.jsonl").open("a") as file:
                 file.write(epoch_line(epoch))
@@ -260,35 +268,35 @@ class _Training:
                 self.on_epoch(self.run, epoch)
         self._leave_result()
 
-    def _steps(self) -> "Generator[None, None, _Taken]":
+    def _steps(self) -> "Work[_Done]":
         """The steps of the current epoch that are left."""
         progress = self.progress
         self.step.set_lr(self.recipe.lr_at(progress.epoch))
-        taken = _Taken(Stopwatch(self.device))
-        for images, labels in self.batches.epoch(progress.epoch, start=progress.step, as_float=False):
-            loss, right = self.step(images, labels)
-            taken.losses.append(loss)
-            taken.right.append(right)
+        done = _Done(Stopwatch(self.device))
+        for batch in self.batches.epoch(progress.epoch, start=progress.step, as_float=False):
+            taken = yield batch
+            assert taken is not None, "a batch is answered by what its step came to"
+            done.steps.append(taken)
             progress.step += 1
             if self.stop.is_set():
                 break
-            yield
         else:
             if progress.epoch + 1 < self.recipe.epochs:
                 self.batches.prepare(progress.epoch + 1)  # the host is ahead of the device, and has the time
-        taken.stopwatch.stop()
+        done.stopwatch.stop()
         if self.stop.is_set():
-            self._read(taken)
+            self._read(done)
             self._checkpoint()
             raise Stopped(f"stopped in epoch {progress.epoch + 1}, after step {progress.step}, of {self.run.path}")
-        return taken
+        return done
 
-    def _read(self, taken: "_Taken") -> None:
+    def _read(self, done: "_Done") -> None:
         """Wait for the steps taken: one transfer an epoch, until which the host has not waited for the device."""
-        if taken.losses:
-            self.progress.losses += torch.stack(taken.losses).tolist()
-            self.progress.correct += int(torch.stack(taken.right).sum())
-        self.progress.seconds += taken.stopwatch.seconds()
+        if done.steps:
+            losses, right = zip(*done.steps, strict=True)
+            self.progress.losses += torch.stack(losses).tolist()
+            self.progress.correct += int(torch.stack(right).sum())
+        self.progress.seconds += done.stopwatch.seconds()
         self._check_losses()
 
     def _check_losses(self) -> None:

@@ -6,7 +6,9 @@ forward and backward passes are fused where the network allows it (`detrame.fusi
 plain path.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,9 @@ from torch.optim import SGD
 from detrame.activations import parameter_groups, project_after
 from detrame.inference import as_pixels, fused_pass, precision
 from detrame.modes import capturable, warm_up
+
+Batch = tuple[Tensor, Tensor]  # images and labels
+Taken = tuple[Tensor, Tensor]  # the loss, and how many images were classified rightly
 
 
 class Step:
@@ -43,9 +48,9 @@ class Step:
             fused=on_gpu or None,
         )
         project_after(self.optimizer, model)
-        self._capture = on_gpu and capturable(model)
-        self._forward = fused_pass(model) if fused and self._capture else model
-        self._graphs: dict[tuple[object, ...], _Graph] = {}
+        self.captured = on_gpu and capturable(model)
+        self._forward = fused_pass(model) if fused and self.captured else model
+        self._graphs: dict[tuple[object, ...], Graph] = {}
 
     def set_lr(self, lr: float) -> None:
         """The learning rate of the steps to come."""
@@ -54,21 +59,25 @@ class Step:
         for group in self.optimizer.param_groups:
             group["lr"] = self._lr if self._lr is not None else lr
 
-    def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, images: Tensor, labels: Tensor) -> Taken:
         """Step on images ``(B, C, H, W)``, 8-bit or in [0, 1], with labels ``(B,)``."""
-        if not self._capture:
-            return self._eager(images, labels)
-        return self.graph(images, labels)(images, labels)
+        if not self.captured:
+            return self.take(images, labels)
+        graph = self.graph(images, labels)
+        graph.load(0, images, labels)
+        graph.replay()
+        return graph.taken(0)
 
-    def graph(self, images: Tensor, labels: Tensor) -> "_Graph":
+    def graph(self, images: Tensor, labels: Tensor) -> "Graph":
         """The captured step for batches of this shape."""
         key = tuple(images.shape), images.dtype
         if key not in self._graphs:  # an epoch has two: full batches, and the last
             with torch.cuda.device(self.device):
-                self._graphs[key] = _Graph(self._eager, images, labels, self._state())
+                self._graphs[key] = Graph([self], [(images, labels)])
         return self._graphs[key]
 
-    def _eager(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def take(self, images: Tensor, labels: Tensor) -> Taken:
+        """The step itself, which is what a graph captures."""
         self.model.train()
         self.optimizer.zero_grad()
         with precision(self.device):
@@ -78,7 +87,7 @@ class Step:
         self.optimizer.step()
         return loss.detach(), (logits.argmax(1) == labels).sum()
 
-    def _state(self) -> list[Tensor]:
+    def state(self) -> list[Tensor]:
         """Everything a step changes; momentum is made if there is none yet, as zeros, which is what none means."""
         momenta = []
         if self.optimizer.defaults["momentum"]:
@@ -90,33 +99,55 @@ class Step:
         return [*self.model.state_dict().values(), *momenta]
 
 
-class _Graph:
-    """A step captured as a CUDA graph for one size of batch."""
+class Graph:
+    """A step captured as a CUDA graph for one shape of batch; or the steps of several networks, a branch each."""
 
-    def __init__(
-        self,
-        step: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-        images: Tensor,
-        labels: Tensor,
-        state: list[Tensor],
-    ) -> None:
-        self._images, self._labels = images.clone(), labels.clone()
-        before = [tensor.clone() for tensor in state]
-        random = torch.cuda.get_rng_state(images.device)
-        warm_up(lambda: step(self._images, self._labels))
-        for tensor, value in zip(state, before, strict=True):
-            tensor.copy_(value)
-        torch.cuda.set_rng_state(random, images.device)
+    def __init__(self, steps: "Sequence[Step]", batches: Sequence[Batch]) -> None:
+        self._batches = [(images.clone(), labels.clone()) for images, labels in batches]
+        takes = [partial(step.take, *batch) for step, batch in zip(steps, self._batches, strict=True)]
+        with unchanged(steps):
+            for take in takes:
+                warm_up(take)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._loss, self._right = step(self._images, self._labels)
+            self._taken = _on_branches(takes) if len(takes) > 1 else [takes[0]()]
+
+    def load(self, number: int, images: Tensor, labels: Tensor) -> None:
+        """Put the batch of the network of this number in its place."""
+        for place, tensor in zip(self._batches[number], (images, labels), strict=True):
+            place.copy_(tensor)
 
     def replay(self) -> None:
-        """Take the step again on the batch that is there."""
+        """Take the steps again on the batches that are there."""
         self._graph.replay()
 
-    def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        self._images.copy_(images)
-        self._labels.copy_(labels)
-        self.replay()
-        return self._loss.clone(), self._right.clone()
+    def taken(self, number: int) -> Taken:
+        """What the last step of the network of this number came to."""
+        loss, right = self._taken[number]
+        return loss.clone(), right.clone()
+
+
+def _on_branches(takes: Sequence[Callable[[], Taken]]) -> list[Taken]:
+    """Queue each on a stream of its own, all between what was queued before and what comes after."""
+    here = torch.cuda.current_stream()
+    streams: list[torch.cuda.Stream] = [torch.cuda.Stream() for _ in takes]  # type: ignore[no-untyped-call]
+    taken = []
+    for stream, take in zip(streams, takes, strict=True):
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
+            taken.append(take())
+    for stream in streams:
+        here.wait_stream(stream)
+    return taken
+
+
+@contextmanager
+def unchanged(steps: "Sequence[Step]") -> Iterator[None]:
+    """Put back, after the block, everything that steps taken in it on a GPU have changed."""
+    device = steps[0].device
+    kept = [(tensor, tensor.clone()) for step in steps for tensor in step.state()]
+    random = torch.cuda.get_rng_state(device)
+    yield
+    for tensor, value in kept:
+        tensor.copy_(value)
+    torch.cuda.set_rng_state(random, device)

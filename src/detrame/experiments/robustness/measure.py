@@ -35,7 +35,8 @@ class Settings:
         seeds: one perturbation (or draw of noise, or random start) for each.
         target, overshoot: of the two forms with DeepFool inside.
         passes: of all forms of the universal perturbation, at most.
-        precision: of the network, attacked and scored; there is one.
+        precision: in which figures are scored, and attacks on single images made; there is one. Universal perturbations
+            are crafted in TF32 on a GPU.
     """
 
     crafting: int = 10_000

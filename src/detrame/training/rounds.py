@@ -1,0 +1,106 @@
+"""Trainings side by side on a GPU: each round takes one step of every network.
+
+A round is either a captured step each, on the stream of its training, or one graph of all steps. The latter lets the
+device overlap more, mostly; which is faster is measured.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from detrame.training.step import Graph, Step, Taken, unchanged
+
+# A combination that comes back so often is worth capturing: an epoch has hundreds of full batches, and one last.
+_OFTEN = 20
+_ROUNDS, _TRIES = 20, 3  # to measure
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A step that a training wants to take, and the stream on which its data comes and its result is awaited."""
+
+    step: Step
+    stream: torch.cuda.Stream | None
+    images: Tensor
+    labels: Tensor
+
+    def on_stream(self) -> AbstractContextManager[object]:
+        """Where what belongs to the training is queued."""
+        return torch.cuda.stream(self.stream) if self.stream is not None else nullcontext()
+
+    def alone(self) -> Taken:
+        """Take it by itself."""
+        with self.on_stream():
+            return self.step(self.images, self.labels)
+
+
+class Rounds:
+    """Calling it with the steps that are wanted takes them all, and returns what each came to."""
+
+    def __init__(self) -> None:
+        self._met: Counter[object] = Counter()
+        self._together: dict[object, _Together | None] = {}
+
+    def __call__(self, wanted: Sequence[Wanted]) -> list[Taken]:
+        """The losses and hits, in the order of `wanted`; on a GPU they are queued only."""
+        together = self._known(wanted) if len(wanted) > 1 else None
+        return [one.alone() for one in wanted] if together is None else together(wanted)
+
+    def _known(self, wanted: Sequence[Wanted]) -> "_Together | None":
+        """The graph for steps that have been wanted together often, if it is the faster way."""
+        key = tuple((one.step, one.images.shape, one.images.dtype) for one in wanted)
+        self._met[key] += 1
+        if self._met[key] == _OFTEN and _can_be_captured(wanted):
+            self._together[key] = _faster(wanted)
+        return self._together.get(key)
+
+
+def _can_be_captured(wanted: Sequence[Wanted]) -> bool:
+    return all(one.step.captured for one in wanted) and len({one.step.device for one in wanted}) == 1
+
+
+def _faster(wanted: Sequence[Wanted]) -> "_Together | None":
+    """A graph of all steps, unless taking them apart is faster."""
+    with torch.cuda.device(wanted[0].step.device):
+        torch.cuda.synchronize()  # weights and batches come from streams of their own, and go back to them
+        with unchanged([one.step for one in wanted]):
+            ways = (_Together(wanted), None)
+            times = {way: min(_seconds(way, wanted) for _ in range(_TRIES)) for way in ways}
+        torch.cuda.synchronize()
+    return min(ways, key=lambda way: times[way])
+
+
+def _seconds(way: "_Together | None", wanted: Sequence[Wanted]) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(_ROUNDS):
+        _ = [one.alone() for one in wanted] if way is None else way(wanted)
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+class _Together:
+    """The steps of several trainings as one graph, on a stream that waits for all of theirs, and they for it."""
+
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        self._graph = Graph([one.step for one in wanted], [(one.images, one.labels) for one in wanted])
+        self._stream: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def __call__(self, wanted: Sequence[Wanted]) -> list[Taken]:
+        for number, one in enumerate(wanted):
+            with one.on_stream():
+                self._graph.load(number, one.images, one.labels)
+                self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            self._graph.replay()
+        taken = []
+        for number, one in enumerate(wanted):
+            with one.on_stream():
+                torch.cuda.current_stream().wait_stream(self._stream)
+                taken.append(self._graph.taken(number))
+        return taken
