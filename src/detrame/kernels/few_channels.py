@@ -1,9 +1,9 @@
 """Convolutions of channels-last images with few channels, in Triton.
 
-In memory, one line of the patch behind an output pixel, `kernel` pixels of all their channels, is contiguous, and so is
-one line of a filter. A product therefore takes a span of such a line, and not one pixel of few channels: a whole line
-up to 128 values; the whole patch where it has 32, as that of a 3x3 kernel on 3 colours. Rows are pixels
-(image, height, width); sizes are compiled in, for most of the arithmetic is on places.
+In memory, one line of a patch, neighbouring pixels with all their channels, is contiguous, and so is one line of a
+filter. A product therefore takes a span of such a line, and not one pixel of few channels. A row of it is a group of
+neighbouring output pixels, whose patches overlap: the line behind all of them is loaded once, and each has columns of
+its own, its filters shifted by its place in the group. Sizes are compiled in, for most of the arithmetic is on places.
 """
 
 from typing import NamedTuple
@@ -27,23 +27,42 @@ class Shape(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """What a product takes: rows, a span of a patch's line, output channels; and how it is compiled."""
+    """What a product takes: groups of `pixels`, a span of a patch, their output channels; and how it is compiled."""
 
+    pixels: int
     rows: int
     span: int
-    outputs: int
+    columns: int
     warps: int = 4
     stages: int = 3
 
     def spans(self, lines: int, line: int) -> int:
-        """How many spans a patch of `lines` of `line` values has."""
+        """How many spans a patch of `lines` of `line` values has: it is taken whole, or each line in parts."""
         return 1 if lines * line <= self.span else lines * triton.cdiv(line, self.span)
 
     @property
     def meta(self) -> dict[str, int]:
         """What a kernel is compiled for."""
-        blocks = {"block_rows": self.rows, "block_span": self.span, "block_outputs": self.outputs}
-        return {**blocks, "num_warps": self.warps, "num_stages": self.stages}
+        blocks = {"block_rows": self.rows, "block_span": self.span, "block_columns": self.columns}
+        return {"pixels": self.pixels, **blocks, "num_warps": self.warps, "num_stages": self.stages}
+
+
+@triton.jit
+def _groups(row, height: tl.constexpr, groups: tl.constexpr, pixels: tl.constexpr):
+    """The image, line and first column of each row's pixels. Unsigned, a division by a power of two is a shift."""
+    row = row.to(tl.uint32)
+    image, h, w = row // (height * groups), row // groups % height, row % groups * pixels
+    return image.to(tl.int32), h.to(tl.int32), w.to(tl.int32)
+
+
+@triton.jit
+def _columns(pixels: tl.constexpr, outputs: tl.constexpr, block_columns: tl.constexpr):
+    """Of a program's columns: the pixel in the group, the output channel, and whether there are such."""
+    output = tl.program_id(1) * block_columns + tl.arange(0, block_columns)
+    pixel = tl.zeros_like(output)
+    if pixels > 1:
+        pixel, output = output // outputs, output % outputs
+    return pixel, output, (pixel < pixels) & (output < outputs)
 
 
 @triton.jit
@@ -62,25 +81,21 @@ def _span(step, spans: tl.constexpr, lines: tl.constexpr, line: tl.constexpr, bl
 @triton.jit
 def _patches(x, image, top, left, some, i, place, lines, line: tl.constexpr,
              in_height: tl.constexpr, in_width: tl.constexpr, inputs: tl.constexpr):  # fmt: skip
-    """A span of the patches whose corners are (top, left), (rows, block_span); zero beyond an image and a patch."""
+    """A span of the patches with corners (top, left), (rows, block_span); zero beyond the image and the patch."""
     up = top[:, None] + i[None, :]
     column = left[:, None] + (place // inputs)[None, :]
-    inside = (up >= 0) & (up < in_height) & some[:, None]
-    inside = inside & (column >= 0) & (column < in_width) & ((i < lines) & (place < line))[None, :]
+    inside = (up.to(tl.uint32) < in_height) & some[:, None]  # unsigned, what is below zero is large
+    inside = inside & (column.to(tl.uint32) < in_width) & ((i < lines) & (place < line))[None, :]
     corner = ((image[:, None] * in_height + up) * in_width + left[:, None]) * inputs
     return tl.load(x + corner + place[None, :], mask=inside, other=0)
 
 
 @triton.jit
-def _finish(
-    total, out, raw, threshold, pixel, some, output, outputs: tl.constexpr, epilogue: tl.constexpr
-):  # fmt: skip
+def _finish(total, out, raw, threshold, place, mask, output, inside, epilogue: tl.constexpr):
     """Store a tile, after a step of the Q-Metric ReLU or the mask of its backward."""
-    place = pixel[:, None] * outputs + output[None, :]
-    mask = some[:, None] & (output < outputs)[None, :]
     if epilogue == "step":  # relu(W u - raw - b)
         total -= tl.load(raw + place, mask=mask, other=0).to(tl.float32)
-        total = tl.maximum(total - tl.load(threshold + output, mask=output < outputs, other=0)[None, :], 0)
+        total = tl.maximum(total - tl.load(threshold + output, mask=inside, other=0)[None, :], 0)
     if epilogue == "mask":  # the gradient where the code, here `raw`, is positive
         total = tl.where(tl.load(raw + place, mask=mask, other=0).to(tl.float32) > 0, total, 0)
     tl.store(out + place, total.to(out.dtype.element_ty), mask=mask)
@@ -91,25 +106,31 @@ def _convolve(
     x, weight, out, raw, threshold, rows,
     height: tl.constexpr, width: tl.constexpr, in_height: tl.constexpr, in_width: tl.constexpr,
     inputs: tl.constexpr, outputs: tl.constexpr, kernel: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr,
-    epilogue: tl.constexpr,
-    spans: tl.constexpr, block_rows: tl.constexpr, block_span: tl.constexpr, block_outputs: tl.constexpr,
+    epilogue: tl.constexpr, spans: tl.constexpr,
+    pixels: tl.constexpr, block_rows: tl.constexpr, block_span: tl.constexpr, block_columns: tl.constexpr,
 ):  # fmt: skip
-    """A tile of output pixels; `weight` is (outputs, kernel, kernel, inputs)."""
+    """A tile of the output, of (height, width); `weight` is (outputs, kernel, kernel, inputs)."""
     row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
-    output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
-    image, h, w = row // (height * width), row // width % height, row % width
-    top, left = h * stride - padding, w * stride - padding
-    line: tl.constexpr = kernel * inputs
-    total = tl.zeros((block_rows, block_outputs), tl.float32)
+    pixel, output, inside = _columns(pixels, outputs, block_columns)
+    groups: tl.constexpr = width // pixels
+    image, h, w = _groups(row, height, groups, pixels)
+    line: tl.constexpr = ((pixels - 1) * stride + kernel) * inputs
+    total = tl.zeros((block_rows, block_columns), tl.float32)
     for step in range(spans):
         i, place = _span(step, spans, kernel, line, block_span)
         patch = _patches(
-            x, image, top, left, row < rows, i, place, kernel, line, in_height, in_width, inputs
+            x, image, h * stride - padding, w * stride - padding, row < rows, i, place, kernel, line,
+            in_height, in_width, inputs,
         )  # fmt: skip
-        mask = ((i < kernel) & (place < line))[:, None] & (output < outputs)[None, :]
-        filters = tl.load(weight + output[None, :] * (kernel * line) + (i * line + place)[:, None], mask=mask, other=0)
+        tap = place[:, None] - (pixel * (stride * inputs))[None, :]
+        mask = (tap >= 0) & (tap < kernel * inputs) & (i < kernel)[:, None] & inside[None, :]
+        filters = tl.load(
+            weight + (output[None, :] * kernel + i[:, None]) * (kernel * inputs) + tap, mask=mask, other=0
+        )
         total = tl.dot(patch, filters, total, input_precision="ieee")
-    _finish(total, out, raw, threshold, row, row < rows, output, outputs, epilogue)
+    place_out = row[:, None] * (pixels * outputs) + (pixel * outputs + output)[None, :]
+    mask = (row < rows)[:, None] & inside[None, :]
+    _finish(total, out, raw, threshold, place_out, mask, output, inside, epilogue)
 
 
 @triton.jit
@@ -117,37 +138,39 @@ def _convolve_back(
     grad, weight, out, code, rows,
     height: tl.constexpr, width: tl.constexpr, in_height: tl.constexpr, in_width: tl.constexpr,
     inputs: tl.constexpr, outputs: tl.constexpr, kernel: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr,
-    epilogue: tl.constexpr,
-    spans: tl.constexpr, block_rows: tl.constexpr, block_span: tl.constexpr, block_outputs: tl.constexpr,
+    epilogue: tl.constexpr, spans: tl.constexpr,
+    pixels: tl.constexpr, block_rows: tl.constexpr, block_span: tl.constexpr, block_columns: tl.constexpr,
 ):  # fmt: skip
     """A tile of the gradient of the input, of (height, width); `weight` is (inputs, kernel, kernel, outputs).
 
     The pixels of a tile are alike modulo the stride, so that they share the taps that reach them, every `stride`-th.
-    Over those it is a convolution of `grad`, which has `inputs` channels and is of (in_height, in_width), with the
-    taps in reverse.
+    With those, in reverse, it is a convolution of `grad`, which has `inputs` channels and is of (in_height, in_width).
     """
     row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
-    output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
-    h_phase, w_phase = tl.program_id(2) // stride, tl.program_id(2) % stride
-    few_h, few_w = (height - h_phase + stride - 1) // stride, (width - w_phase + stride - 1) // stride
-    image, h, w = row // (few_h * few_w), row // few_w % few_h, row % few_w
-    some = row < rows // (height * width) * few_h * few_w
+    pixel, output, inside = _columns(pixels, outputs, block_columns)
+    h_phase, w_phase = tl.program_id(2) // stride % stride, tl.program_id(2) % stride
+    few_h: tl.constexpr = (height + stride - 1) // stride
+    groups: tl.constexpr = (width + stride - 1) // stride // pixels
+    image, h, w = _groups(row, few_h, groups, pixels)
+    some = (row < rows) & (h * stride + h_phase < height) & (w * stride + w_phase < width)
     first_i, first_j = (h_phase + padding) % stride, (w_phase + padding) % stride
     lines = (kernel - first_i + stride - 1) // stride
     taps: tl.constexpr = (kernel + stride - 1) // stride  # of a line, at most
     top, left = h + (h_phase + padding) // stride - (lines - 1), w + (w_phase + padding) // stride - (taps - 1)
-    line: tl.constexpr = taps * inputs
-    total = tl.zeros((block_rows, block_outputs), tl.float32)
+    line: tl.constexpr = (pixels - 1 + taps) * inputs
+    total = tl.zeros((block_rows, block_columns), tl.float32)
     for step in range(lines * spans):
         from_top, place = _span(step, spans, 1, line, block_span)
         patch = _patches(grad, image, top, left, some, from_top, place, lines, line, in_height, in_width, inputs)
-        i, j = first_i + (lines - 1 - from_top) * stride, first_j + (taps - 1 - place // inputs) * stride
-        mask = ((j < kernel) & (place < line))[:, None] & (output < outputs)[None, :]
-        tap = (place % inputs * kernel + i) * kernel + j
-        filters = tl.load(weight + tap[:, None] * outputs + output[None, :], mask=mask, other=0)
+        from_left = (place // inputs)[:, None] - pixel[None, :]
+        i, j = first_i + (lines - 1 - from_top) * stride, first_j + (taps - 1 - from_left) * stride
+        mask = (from_left >= 0) & (from_left < taps) & (j < kernel) & inside[None, :]
+        tap = ((place % inputs) * kernel + i)[:, None] * kernel + j
+        filters = tl.load(weight + tap * outputs + output[None, :], mask=mask, other=0)
         total = tl.dot(patch, filters, total, input_precision="ieee")
-    pixel = (image * height + h * stride + h_phase) * width + w * stride + w_phase
-    _finish(total, out, code, code, pixel, some, output, outputs, epilogue)
+    first = (image * height + h * stride + h_phase) * width + w * stride + w_phase
+    place_out = first[:, None] * outputs + (pixel * (stride * outputs) + output)[None, :]
+    _finish(total, out, code, code, place_out, some[:, None] & inside[None, :], output, inside, epilogue)
 
 
 @triton.jit
@@ -155,53 +178,61 @@ def _weight_gradient(
     grad, x, partial, rows, rows_a_program,
     height: tl.constexpr, width: tl.constexpr, in_height: tl.constexpr, in_width: tl.constexpr,
     inputs: tl.constexpr, outputs: tl.constexpr, kernel: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr,
-    spans: tl.constexpr, block_rows: tl.constexpr, block_span: tl.constexpr, block_outputs: tl.constexpr,
+    spans: tl.constexpr,
+    pixels: tl.constexpr, block_rows: tl.constexpr, block_span: tl.constexpr, block_columns: tl.constexpr,
 ):  # fmt: skip
-    """One program: some rows, a span of the filters, a block of them; `partial` is (programs, *weight.shape)."""
-    line: tl.constexpr = kernel * inputs
-    i, place = _span(tl.program_id(1), spans, kernel, line, block_span)
-    output = tl.program_id(2) * block_outputs + tl.arange(0, block_outputs)
-    total = tl.zeros((block_span, block_outputs), tl.float32)
+    """One program: some rows, a span, some columns; `partial` is (programs, pixels, *weight.shape)."""
+    pixel, output, inside = _columns(pixels, outputs, block_columns)
+    line: tl.constexpr = ((pixels - 1) * stride + kernel) * inputs
+    i, place = _span(tl.program_id(2), spans, kernel, line, block_span)
+    groups: tl.constexpr = width // pixels
+    total = tl.zeros((block_span, block_columns), tl.float32)
     start = tl.program_id(0) * rows_a_program
     stop = tl.minimum(start + rows_a_program, rows)
     for first in range(start, stop, block_rows):
         row = first + tl.arange(0, block_rows)
-        some = row < stop
-        image, h, w = row // (height * width), row // width % height, row % width
-        slope = tl.load(
-            grad + row[:, None] * outputs + output[None, :], mask=some[:, None] & (output < outputs)[None, :], other=0
-        )
+        image, h, w = _groups(row, height, groups, pixels)
         patch = _patches(
-            x, image, h * stride - padding, w * stride - padding, some, i, place, kernel, line,
+            x, image, h * stride - padding, w * stride - padding, row < stop, i, place, kernel, line,
             in_height, in_width, inputs,
         )  # fmt: skip
+        slope = tl.load(
+            grad + row[:, None] * (pixels * outputs) + (pixel * outputs + output)[None, :],
+            mask=(row < stop)[:, None] & inside[None, :],
+            other=0,
+        )
         total = tl.dot(tl.trans(patch), slope, total, input_precision="ieee")
-    place_out = (tl.program_id(0) * outputs + output[None, :]) * (kernel * line) + (i * line + place)[:, None]
-    mask = ((i < kernel) & (place < line))[:, None] & (output < outputs)[None, :]
-    tl.store(partial + place_out, total, mask=mask)
+    share = (tl.program_id(0) * pixels + pixel) * outputs + output
+    tap = place[:, None] - (pixel * (stride * inputs))[None, :]
+    mask = (tap >= 0) & (tap < kernel * inputs) & (i < kernel)[:, None] & inside[None, :]
+    tl.store(partial + (share[None, :] * kernel + i[:, None]) * (kernel * inputs) + tap, total, mask=mask)
 
 
 def _block(channels: int, most: int) -> int:
     return min(max(16, triton.next_power_of_2(channels)), most)
 
 
-def _span_of(lines: int, line: int) -> int:
-    """The values of a patch that one product takes."""
-    if lines * line <= 32:
-        return 32
-    return _block(line, 128) if line <= 128 else 64
+def _line(pixels: int, shape: Shape, inputs: int) -> int:
+    """The values of a line of the patch behind a group."""
+    return ((pixels - 1) * shape.stride + shape.kernel) * inputs
 
 
-def tile_of(rows: int, lines: int, line: int, outputs: int) -> Tile:
-    """For a convolution with patches of `lines` of `line` values."""
-    few = rows < 128 * 132  # there would not be a tile for each multiprocessor
-    span = _span_of(lines, line)
-    return Tile(64 if few else 128, span, _block(outputs, 128 if span == 32 else 64))
+def _loads(pixels: int, shape: Shape, inputs: int) -> tuple[int, int]:
+    """The values loaded for one output pixel of a group, padding included, and the span in which they are."""
+    line = _line(pixels, shape, inputs)
+    whole = _block(shape.kernel * line, 64)
+    span = whole if shape.kernel * line <= whole else _block(line, 128) if line <= 128 else 64
+    return Tile(pixels, 0, span, 0).spans(shape.kernel, line) * span // pixels, span
 
 
-def gradient_tile_of(lines: int, line: int, outputs: int) -> Tile:
-    """For the gradient of such a convolution's weight."""
-    return Tile(128, _span_of(lines, line), _block(outputs, 64))
+def tile_of(x: Tensor, places: int, width: int, outputs: int, shape: Shape) -> Tile:
+    """The tile for a convolution of x to `places` pixels, in lines of `width`, of `outputs` channels."""
+    inputs = x.shape[1]
+    groups = [pixels for pixels in (1, 2, 4) if pixels == 1 or (width % pixels == 0 and pixels * outputs <= 64)]
+    pixels = min(groups, key=lambda pixels: _loads(pixels, shape, inputs)[0])
+    rows = 64 if places < 128 * 132 * pixels else 128  # or there would not be a tile for each multiprocessor
+    stages = 6 // x.element_size()  # as many as shared memory has room for
+    return Tile(pixels, rows, _loads(pixels, shape, inputs)[1], _block(pixels * outputs, 64), stages=stages)
 
 
 def convolve(
@@ -217,13 +248,13 @@ def convolve(
 ) -> Tensor:
     """A convolution into `out`, with an epilogue on `raw` and `threshold`."""
     images, outputs, height, width = out.shape
-    inputs, rows = x.shape[1], images * height * width
-    line = shape.kernel * inputs
-    tile = tile or tile_of(rows, shape.kernel, line, outputs)
-    _convolve[triton.cdiv(rows, tile.rows), triton.cdiv(outputs, tile.outputs)](
+    inputs = x.shape[1]
+    tile = tile or tile_of(x, images * height * width, width, outputs, shape)
+    rows = images * height * width // tile.pixels
+    _convolve[triton.cdiv(rows, tile.rows), triton.cdiv(tile.pixels * outputs, tile.columns)](
         x, weight, out, x if raw is None else raw, x if threshold is None else threshold, rows,
         height, width, x.shape[2], x.shape[3], inputs, outputs, *shape, epilogue,
-        spans=tile.spans(shape.kernel, line), **tile.meta,
+        spans=tile.spans(shape.kernel, _line(tile.pixels, shape, inputs)), **tile.meta,
     )  # fmt: skip
     return out
 
@@ -233,14 +264,15 @@ def convolve_back(
 ) -> Tensor:
     """The gradient of the input into `out`; with a `code`, only where that is positive."""
     images, outputs, height, width = out.shape
-    phases = shape.stride**2
-    inputs, line = grad.shape[1], triton.cdiv(shape.kernel, shape.stride) * grad.shape[1]
-    rows = images * triton.cdiv(height, shape.stride) * triton.cdiv(width, shape.stride)  # of the first phase
-    tile = tile or tile_of(rows * phases, shape.kernel, line, outputs)
-    _convolve_back[triton.cdiv(rows, tile.rows), triton.cdiv(outputs, tile.outputs), phases](
-        grad, weight, out, grad if code is None else code, images * height * width,
+    stride, inputs = shape.stride, grad.shape[1]
+    reverse = Shape(triton.cdiv(shape.kernel, stride), 1, 0)  # what it is for pixels alike modulo the stride
+    groups = width // stride if width % stride == 0 else 1
+    tile = tile or tile_of(grad, images * height * width, groups, outputs, reverse)
+    rows = images * triton.cdiv(height, stride) * triton.cdiv(width, stride) // tile.pixels  # alike
+    _convolve_back[triton.cdiv(rows, tile.rows), triton.cdiv(tile.pixels * outputs, tile.columns), stride**2](
+        grad, weight, out, grad if code is None else code, rows,
         height, width, grad.shape[2], grad.shape[3], inputs, outputs, *shape, "" if code is None else "mask",
-        spans=tile.spans(1, line), **tile.meta,
+        spans=tile.spans(1, _line(tile.pixels, reverse, inputs)), **tile.meta,
     )  # fmt: skip
     return out
 
@@ -250,14 +282,15 @@ def weight_gradient(
 ) -> Tensor:
     """The gradient of the weight: the programs' shares first, then their sum, so that every run gives the same."""
     images, outputs, height, width = grad.shape
-    inputs, rows = x.shape[1], images * height * width
-    line = shape.kernel * inputs
-    tile = tile or gradient_tile_of(shape.kernel, line, outputs)
-    spans, blocks = tile.spans(shape.kernel, line), triton.cdiv(outputs, tile.outputs)
+    inputs = x.shape[1]
+    tile = tile or tile_of(x, images * height * width, width, outputs, shape)
+    rows = images * height * width // tile.pixels
+    spans = tile.spans(shape.kernel, _line(tile.pixels, shape, inputs))
+    blocks = triton.cdiv(tile.pixels * outputs, tile.columns)
     rows_a_program = triton.cdiv(triton.cdiv(rows, tile.rows), max(1, programs // (spans * blocks))) * tile.rows
-    shares = triton.cdiv(rows, rows_a_program)
-    partial = weight.new_empty((1, shares, weight.numel()), dtype=torch.float32)
-    _weight_gradient[shares, spans, blocks](
+    programs = triton.cdiv(rows, rows_a_program)
+    partial = weight.new_empty((1, programs * tile.pixels, weight.numel()), dtype=torch.float32)
+    _weight_gradient[programs, blocks, spans](
         grad, x, partial, rows, rows_a_program,
         height, width, x.shape[2], x.shape[3], inputs, outputs, *shape, spans=spans, **tile.meta,
     )  # fmt: skip
