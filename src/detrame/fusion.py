@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
-from detrame.kernels.convolution import Convolution, Shape
+from detrame.kernels.convolution import Convolution
+from detrame.kernels.few_channels import Shape
 from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last, normalise_by_running
 from detrame.kernels.q_metric import NormQMetric, norm_q_metric
 from detrame.kernels.tiles import check_size

@@ -15,21 +15,17 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CASES = [
     # inputs, outputs, kernel, stride, padding, height, width
     (3, 16, 3, 1, 1, 5, 8),
-    (3, 20, 3, 1, 1, 7, 5),
-    (3, 96, 3, 1, 1, 4, 4),
-    (16, 16, 3, 1, 1, 6, 6),
-    (16, 16, 3, 1, 1, 5, 7),
-    (16, 32, 3, 2, 1, 8, 8),
+    (3, 70, 3, 1, 1, 4, 5),
+    (16, 16, 3, 1, 1, 8, 8),
     (16, 32, 3, 2, 1, 7, 5),
     (16, 32, 1, 2, 0, 8, 8),
     (24, 24, 3, 1, 1, 6, 6),
     (32, 32, 3, 1, 1, 6, 4),
     (32, 64, 3, 2, 1, 4, 8),
     (48, 16, 3, 1, 1, 5, 6),
-    (64, 64, 3, 1, 1, 4, 4),
+    (64, 64, 3, 1, 1, 3, 4),
     (96, 10, 1, 1, 0, 4, 5),
-    (96, 20, 3, 1, 1, 4, 4),
-    (16, 96, 3, 1, 1, 4, 4),
+    (20, 96, 3, 1, 1, 4, 3),
     (10, 6, 5, 1, 2, 6, 6),
     (6, 10, 5, 3, 1, 9, 11),
     (8, 8, 2, 1, 0, 6, 5),
@@ -54,7 +50,7 @@ def close(ours: Tensor, reference: Tensor) -> None:
 
 
 def check(x: Tensor, weight: Tensor, shape: Shape, tile: Tile | None = None) -> None:
-    """All that the kernels compute, where that is so with each epilogue."""
+    """All that the kernels compute, with each epilogue."""
     x, weight = x.requires_grad_(), weight.requires_grad_()
     plain = F.conv2d(x, weight, stride=shape.stride, padding=shape.padding)
     grad = images(*plain.shape, seed=2)
@@ -71,7 +67,7 @@ def check(x: Tensor, weight: Tensor, shape: Shape, tile: Tile | None = None) -> 
     back = torch.full_like(x, torch.nan)
     close(few_channels.convolve_back(grad, weight, shape, back, tile=tile), x_grad)
     close(few_channels.convolve_back(grad, weight, shape, back, code=x, tile=tile), x_grad * (x > 0))
-    close(few_channels.weight_gradient(grad, x, weight, shape, tile=tile), weight_grad)
+    close(few_channels.weight_gradient(grad, x, weight, shape, tile=tile, programs=6), weight_grad)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -48,11 +48,16 @@ class Tile(NamedTuple):
 
 
 @triton.jit
-def _groups(row, height: tl.constexpr, groups: tl.constexpr, pixels: tl.constexpr):
-    """The image, line and first column of each row's pixels. Unsigned, a division by a power of two is a shift."""
-    row = row.to(tl.uint32)
-    image, h, w = row // (height * groups), row // groups % height, row % groups * pixels
-    return image.to(tl.int32), h.to(tl.int32), w.to(tl.int32)
+def _groups(first, height: tl.constexpr, groups: tl.constexpr, pixels: tl.constexpr, block_rows: tl.constexpr):
+    """The rows from a multiple of `block_rows` on, with their image, line and first column."""
+    local = tl.arange(0, block_rows)
+    row = first + local
+    if block_rows % groups == 0 and height * groups % block_rows == 0:  # whole lines of one image
+        image = tl.zeros_like(local) + first // (height * groups)
+        h, w = first // groups % height + local // groups, local % groups
+    else:
+        image, h, w = row // (height * groups), row // groups % height, row % groups
+    return row, image, h, w * pixels
 
 
 @triton.jit
@@ -110,10 +115,9 @@ def _convolve(
     pixels: tl.constexpr, block_rows: tl.constexpr, block_span: tl.constexpr, block_columns: tl.constexpr,
 ):  # fmt: skip
     """A tile of the output, of (height, width); `weight` is (outputs, kernel, kernel, inputs)."""
-    row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
     pixel, output, inside = _columns(pixels, outputs, block_columns)
     groups: tl.constexpr = width // pixels
-    image, h, w = _groups(row, height, groups, pixels)
+    row, image, h, w = _groups(tl.program_id(0) * block_rows, height, groups, pixels, block_rows)
     line: tl.constexpr = ((pixels - 1) * stride + kernel) * inputs
     total = tl.zeros((block_rows, block_columns), tl.float32)
     for step in range(spans):
@@ -146,12 +150,11 @@ def _convolve_back(
     The pixels of a tile are alike modulo the stride, so that they share the taps that reach them, every `stride`-th.
     With those, in reverse, it is a convolution of `grad`, which has `inputs` channels and is of (in_height, in_width).
     """
-    row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
     pixel, output, inside = _columns(pixels, outputs, block_columns)
     h_phase, w_phase = tl.program_id(2) // stride % stride, tl.program_id(2) % stride
     few_h: tl.constexpr = (height + stride - 1) // stride
     groups: tl.constexpr = (width + stride - 1) // stride // pixels
-    image, h, w = _groups(row, few_h, groups, pixels)
+    row, image, h, w = _groups(tl.program_id(0) * block_rows, few_h, groups, pixels, block_rows)
     some = (row < rows) & (h * stride + h_phase < height) & (w * stride + w_phase < width)
     first_i, first_j = (h_phase + padding) % stride, (w_phase + padding) % stride
     lines = (kernel - first_i + stride - 1) // stride
@@ -190,8 +193,7 @@ def _weight_gradient(
     start = tl.program_id(0) * rows_a_program
     stop = tl.minimum(start + rows_a_program, rows)
     for first in range(start, stop, block_rows):
-        row = first + tl.arange(0, block_rows)
-        image, h, w = _groups(row, height, groups, pixels)
+        row, image, h, w = _groups(first, height, groups, pixels, block_rows)
         patch = _patches(
             x, image, h * stride - padding, w * stride - padding, row < stop, i, place, kernel, line,
             in_height, in_width, inputs,
@@ -230,9 +232,9 @@ def tile_of(x: Tensor, places: int, width: int, outputs: int, shape: Shape) -> T
     inputs = x.shape[1]
     groups = [pixels for pixels in (1, 2, 4) if pixels == 1 or (width % pixels == 0 and pixels * outputs <= 64)]
     pixels = min(groups, key=lambda pixels: _loads(pixels, shape, inputs)[0])
-    rows = 64 if places < 128 * 132 * pixels else 128  # or there would not be a tile for each multiprocessor
-    stages = 6 // x.element_size()  # as many as shared memory has room for
-    return Tile(pixels, rows, _loads(pixels, shape, inputs)[1], _block(pixels * outputs, 64), stages=stages)
+    half = x.element_size() == 2  # float32 has room in shared memory for less
+    rows = 128 if half and places >= 128 * 132 * pixels else 64  # or there would not be a tile for each multiprocessor
+    return Tile(pixels, rows, _loads(pixels, shape, inputs)[1], _block(pixels * outputs, 64), stages=3 if half else 1)
 
 
 def convolve(
