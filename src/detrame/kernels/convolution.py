@@ -17,7 +17,7 @@ from detrame.kernels.choice import fastest
 from detrame.kernels.few_channels import Shape
 from detrame.kernels.pointwise import mask, subtract_relu
 
-FEW = 64  # channels up to which the kernels here are tried
+FEW = 64  # channels up to which they are tried
 
 
 def _worth_trying(weight: Tensor) -> bool:

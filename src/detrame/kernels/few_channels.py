@@ -219,22 +219,22 @@ def _line(pixels: int, shape: Shape, inputs: int) -> int:
     return ((pixels - 1) * shape.stride + shape.kernel) * inputs
 
 
-def _loads(pixels: int, shape: Shape, inputs: int) -> tuple[int, int]:
-    """The values loaded for one output pixel of a group, padding included, and the span in which they are."""
+def _loads(pixels: int, shape: Shape, inputs: int) -> tuple[int, int, int]:
+    """The values loaded for each of a group of `pixels`, padding included; `pixels`; and the span they come in."""
     line = _line(pixels, shape, inputs)
-    whole = _block(shape.kernel * line, 64)
-    span = whole if shape.kernel * line <= whole else _block(line, 128) if line <= 128 else 64
-    return Tile(pixels, 0, span, 0).spans(shape.kernel, line) * span // pixels, span
+    span = _block(shape.kernel * line, 64)  # the whole patch
+    if shape.kernel * line > span:
+        span = _block(line, 128) if line <= 128 else 64
+    return Tile(pixels, 0, span, 0).spans(shape.kernel, line) * span // pixels, pixels, span
 
 
 def tile_of(x: Tensor, places: int, width: int, outputs: int, shape: Shape) -> Tile:
     """The tile for a convolution of x to `places` pixels, in lines of `width`, of `outputs` channels."""
-    inputs = x.shape[1]
     groups = [pixels for pixels in (1, 2, 4) if pixels == 1 or (width % pixels == 0 and pixels * outputs <= 64)]
-    pixels = min(groups, key=lambda pixels: _loads(pixels, shape, inputs)[0])
-    half = x.element_size() == 2  # float32 has room in shared memory for less
-    rows = 128 if half and places >= 128 * 132 * pixels else 64  # or there would not be a tile for each multiprocessor
-    return Tile(pixels, rows, _loads(pixels, shape, inputs)[1], _block(pixels * outputs, 64), stages=3 if half else 1)
+    _, pixels, span = min(_loads(pixels, shape, x.shape[1]) for pixels in groups)
+    half = x.element_size() == 2  # of float32, shared memory holds less
+    rows = 128 if half and places >= 128 * 132 * pixels else 64  # a tile at least for each multiprocessor of an H200
+    return Tile(pixels, rows, span, _block(pixels * outputs, 64), stages=3 if half else 1)
 
 
 def convolve(
