@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
-from detrame.kernels.convolution import Convolution, Shape
+from detrame.kernels.convolution import Convolution, convolve
+from detrame.kernels.few_channels import Shape
 from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last, normalise_by_running
 from detrame.kernels.q_metric import NormQMetric, norm_q_metric
 from detrame.kernels.tiles import check_size, tickets
@@ -54,7 +55,9 @@ class _Conv(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         check_size(len(x) * x.shape[2] * x.shape[3] * max(self.weight.shape[:2]))  # of what goes in and comes out
         x = channels_last(x.to(self.working.dtype))
-        return Convolution.apply(x, self.working, self.shape)
+        if self.training:
+            return Convolution.apply(x, self.working, self.shape)
+        return convolve(x, self.working, self.shape, often=False)
 
 
 class _Norm(nn.Module):

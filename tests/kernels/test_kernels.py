@@ -16,7 +16,8 @@ pytest.importorskip("triton", reason="needs Triton, which this PyTorch came with
 
 from detrame.fusion import Fused, fused
 from detrame.kernels import choice, convolution, tiles
-from detrame.kernels.convolution import Convolution, Shape
+from detrame.kernels.convolution import Convolution
+from detrame.kernels.few_channels import Shape
 from detrame.kernels.normalisation import Norm, NormReLU
 from detrame.kernels.q_metric import NormQMetric
 from detrame.kernels.tiles import Tiles, tickets

@@ -76,10 +76,10 @@ def _stack(like: Tensor, slots: int) -> Tensor:
 def norm_q_metric(x: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor, norm: Norm, iterations: int) -> Tensor:
     """``q_metric_relu(norm(x), coupling, gain, threshold, iterations)`` in evaluation; nothing is kept."""
     z = normalise_by_running(x, norm)
-    raw = convolve(z, _folded(coupling, gain), same_size(coupling))
+    raw = convolve(z, _folded(coupling, gain), same_size(coupling), often=False)
     u = subtract_relu(None, raw, threshold, z)  # in the place of z, which nobody reads any more
     for _ in range(iterations - 1):
-        u = step(u, coupling, raw, threshold)
+        u = step(u, coupling, raw, threshold, often=False)
     return u
 
 
