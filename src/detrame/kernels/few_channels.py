@@ -15,7 +15,8 @@ from torch import Tensor
 
 from detrame.kernels.tiles import sum_programs
 
-_PROGRAMS = 264  # that share a weight gradient: two for each multiprocessor of an H200
+_PROGRAMS = 132  # that share a weight gradient: one for each multiprocessor of an H200
+_TILES = 100  # that leave few of them idle
 
 
 class Shape(NamedTuple):
@@ -39,6 +40,10 @@ class Tile(NamedTuple):
     def spans(self, lines: int, line: int) -> int:
         """How many spans a patch of `lines` of `line` values has: it is taken whole, or each line in parts."""
         return 1 if lines * line <= self.span else lines * triton.cdiv(line, self.span)
+
+    def unrolled(self, line: int) -> bool:
+        """Whether the spans of a patch are few enough, one a line, to be loaded all at once rather than in turn."""
+        return line <= self.span
 
     @property
     def meta(self) -> dict[str, int]:
@@ -107,11 +112,25 @@ def _finish(total, out, raw, threshold, place, mask, output, inside, epilogue: t
 
 
 @triton.jit
+def _convolve_span(
+    total, x, weight, image, top, left, some, pixel, output, inside, step,
+    spans: tl.constexpr, line: tl.constexpr, in_height: tl.constexpr, in_width: tl.constexpr,
+    inputs: tl.constexpr, kernel: tl.constexpr, stride: tl.constexpr, block_span: tl.constexpr,
+):  # fmt: skip
+    i, place = _span(step, spans, kernel, line, block_span)
+    patch = _patches(x, image, top, left, some, i, place, kernel, line, in_height, in_width, inputs)
+    tap = place[:, None] - (pixel * (stride * inputs))[None, :]
+    mask = (tap >= 0) & (tap < kernel * inputs) & (i < kernel)[:, None] & inside[None, :]
+    filters = tl.load(weight + (output[None, :] * kernel + i[:, None]) * (kernel * inputs) + tap, mask=mask, other=0)
+    return tl.dot(patch, filters, total, input_precision="ieee")
+
+
+@triton.jit
 def _convolve(
     x, weight, out, raw, threshold, rows,
     height: tl.constexpr, width: tl.constexpr, in_height: tl.constexpr, in_width: tl.constexpr,
     inputs: tl.constexpr, outputs: tl.constexpr, kernel: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr,
-    epilogue: tl.constexpr, spans: tl.constexpr,
+    epilogue: tl.constexpr, spans: tl.constexpr, unrolled: tl.constexpr,
     pixels: tl.constexpr, block_rows: tl.constexpr, block_span: tl.constexpr, block_columns: tl.constexpr,
 ):  # fmt: skip
     """A tile of the output, of (height, width); `weight` is (outputs, kernel, kernel, inputs)."""
@@ -119,22 +138,39 @@ def _convolve(
     groups: tl.constexpr = width // pixels
     row, image, h, w = _groups(tl.program_id(0) * block_rows, height, groups, pixels, block_rows)
     line: tl.constexpr = ((pixels - 1) * stride + kernel) * inputs
+    top, left = h * stride - padding, w * stride - padding
     total = tl.zeros((block_rows, block_columns), tl.float32)
-    for step in range(spans):
-        i, place = _span(step, spans, kernel, line, block_span)
-        patch = _patches(
-            x, image, h * stride - padding, w * stride - padding, row < rows, i, place, kernel, line,
-            in_height, in_width, inputs,
-        )  # fmt: skip
-        tap = place[:, None] - (pixel * (stride * inputs))[None, :]
-        mask = (tap >= 0) & (tap < kernel * inputs) & (i < kernel)[:, None] & inside[None, :]
-        filters = tl.load(
-            weight + (output[None, :] * kernel + i[:, None]) * (kernel * inputs) + tap, mask=mask, other=0
-        )
-        total = tl.dot(patch, filters, total, input_precision="ieee")
+    if unrolled:
+        for step in tl.static_range(spans):
+            total = _convolve_span(
+                total, x, weight, image, top, left, row < rows, pixel, output, inside, step,
+                spans, line, in_height, in_width, inputs, kernel, stride, block_span,
+            )  # fmt: skip
+    else:
+        for step in range(spans):
+            total = _convolve_span(
+                total, x, weight, image, top, left, row < rows, pixel, output, inside, step,
+                spans, line, in_height, in_width, inputs, kernel, stride, block_span,
+            )  # fmt: skip
     place_out = row[:, None] * (pixels * outputs) + (pixel * outputs + output)[None, :]
     mask = (row < rows)[:, None] & inside[None, :]
     _finish(total, out, raw, threshold, place_out, mask, output, inside, epilogue)
+
+
+@triton.jit
+def _convolve_back_span(
+    total, grad, weight, image, top, left, some, pixel, output, inside, first_i, first_j, lines, step,
+    spans: tl.constexpr, taps: tl.constexpr, line: tl.constexpr, in_height: tl.constexpr, in_width: tl.constexpr,
+    inputs: tl.constexpr, outputs: tl.constexpr, kernel: tl.constexpr, stride: tl.constexpr, block_span: tl.constexpr,
+):  # fmt: skip
+    from_top, place = _span(step, spans, 1, line, block_span)
+    patch = _patches(grad, image, top, left, some, from_top, place, lines, line, in_height, in_width, inputs)
+    from_left = (place // inputs)[:, None] - pixel[None, :]
+    i, j = first_i + (lines - 1 - from_top) * stride, first_j + (taps - 1 - from_left) * stride
+    mask = (from_left >= 0) & (from_left < taps) & (j < kernel) & inside[None, :]
+    tap = ((place % inputs) * kernel + i)[:, None] * kernel + j
+    filters = tl.load(weight + tap * outputs + output[None, :], mask=mask, other=0)
+    return tl.dot(patch, filters, total, input_precision="ieee")
 
 
 @triton.jit
@@ -142,7 +178,7 @@ def _convolve_back(
     grad, weight, out, code, rows,
     height: tl.constexpr, width: tl.constexpr, in_height: tl.constexpr, in_width: tl.constexpr,
     inputs: tl.constexpr, outputs: tl.constexpr, kernel: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr,
-    epilogue: tl.constexpr, spans: tl.constexpr,
+    epilogue: tl.constexpr, spans: tl.constexpr, unrolled: tl.constexpr,
     pixels: tl.constexpr, block_rows: tl.constexpr, block_span: tl.constexpr, block_columns: tl.constexpr,
 ):  # fmt: skip
     """A tile of the gradient of the input, of (height, width); `weight` is (inputs, kernel, kernel, outputs).
@@ -162,15 +198,18 @@ def _convolve_back(
     top, left = h + (h_phase + padding) // stride - (lines - 1), w + (w_phase + padding) // stride - (taps - 1)
     line: tl.constexpr = (pixels - 1 + taps) * inputs
     total = tl.zeros((block_rows, block_columns), tl.float32)
-    for step in range(lines * spans):
-        from_top, place = _span(step, spans, 1, line, block_span)
-        patch = _patches(grad, image, top, left, some, from_top, place, lines, line, in_height, in_width, inputs)
-        from_left = (place // inputs)[:, None] - pixel[None, :]
-        i, j = first_i + (lines - 1 - from_top) * stride, first_j + (taps - 1 - from_left) * stride
-        mask = (from_left >= 0) & (from_left < taps) & (j < kernel) & inside[None, :]
-        tap = ((place % inputs) * kernel + i)[:, None] * kernel + j
-        filters = tl.load(weight + tap * outputs + output[None, :], mask=mask, other=0)
-        total = tl.dot(patch, filters, total, input_precision="ieee")
+    if unrolled and stride == 1:
+        for step in tl.static_range(kernel * spans):
+            total = _convolve_back_span(
+                total, grad, weight, image, top, left, some, pixel, output, inside, first_i, first_j, lines, step,
+                spans, taps, line, in_height, in_width, inputs, outputs, kernel, stride, block_span,
+            )  # fmt: skip
+    else:
+        for step in range(lines * spans):
+            total = _convolve_back_span(
+                total, grad, weight, image, top, left, some, pixel, output, inside, first_i, first_j, lines, step,
+                spans, taps, line, in_height, in_width, inputs, outputs, kernel, stride, block_span,
+            )  # fmt: skip
     first = (image * height + h * stride + h_phase) * width + w * stride + w_phase
     place_out = first[:, None] * outputs + (pixel * (stride * outputs) + output)[None, :]
     _finish(total, out, code, code, place_out, some[:, None] & inside[None, :], output, inside, epilogue)
@@ -222,19 +261,22 @@ def _line(pixels: int, shape: Shape, inputs: int) -> int:
 def _loads(pixels: int, shape: Shape, inputs: int) -> tuple[int, int, int]:
     """The values loaded for each of a group of `pixels`, padding included; `pixels`; and the span they come in."""
     line = _line(pixels, shape, inputs)
-    span = _block(shape.kernel * line, 64)  # the whole patch
-    if shape.kernel * line > span:
-        span = _block(line, 128) if line <= 128 else 64
+    span = _block(line, 128) if line <= 128 else 64
     return Tile(pixels, 0, span, 0).spans(shape.kernel, line) * span // pixels, pixels, span
 
 
 def tile_of(x: Tensor, places: int, width: int, outputs: int, shape: Shape) -> Tile:
     """The tile for a convolution of x to `places` pixels, in lines of `width`, of `outputs` channels."""
-    groups = [pixels for pixels in (1, 2, 4) if pixels == 1 or (width % pixels == 0 and pixels * outputs <= 64)]
-    _, pixels, span = min(_loads(pixels, shape, x.shape[1]) for pixels in groups)
+    patch = shape.kernel * _line(1, shape, x.shape[1])
     half = x.element_size() == 2  # of float32, shared memory holds less
-    rows = 128 if half and places >= 128 * 132 * pixels else 64  # a tile at least for each multiprocessor of an H200
-    return Tile(pixels, rows, span, _block(pixels * outputs, 64), stages=3 if half else 1)
+    if patch <= 32:  # it is taken whole
+        pixels, span, columns = 1, _block(patch, 32), _block(outputs, 128)
+    else:
+        groups = [pixels for pixels in (1, 2, 4) if pixels == 1 or (width % pixels == 0 and pixels * outputs <= 64)]
+        _, pixels, span = min(_loads(pixels, shape, x.shape[1]) for pixels in groups)
+        columns = _block(pixels * outputs, 64)
+    rows = 128 if half and places >= 128 * _TILES * pixels else 64
+    return Tile(pixels, rows, span, columns, stages=3 if half else 1)
 
 
 def convolve(
@@ -252,11 +294,11 @@ def convolve(
     images, outputs, height, width = out.shape
     inputs = x.shape[1]
     tile = tile or tile_of(x, images * height * width, width, outputs, shape)
-    rows = images * height * width // tile.pixels
+    rows, line = images * height * width // tile.pixels, _line(tile.pixels, shape, inputs)
     _convolve[triton.cdiv(rows, tile.rows), triton.cdiv(tile.pixels * outputs, tile.columns)](
         x, weight, out, x if raw is None else raw, x if threshold is None else threshold, rows,
         height, width, x.shape[2], x.shape[3], inputs, outputs, *shape, epilogue,
-        spans=tile.spans(shape.kernel, _line(tile.pixels, shape, inputs)), **tile.meta,
+        spans=tile.spans(shape.kernel, line), unrolled=tile.unrolled(line), **tile.meta,
     )  # fmt: skip
     return out
 
@@ -271,10 +313,11 @@ def convolve_back(
     groups = width // stride if width % stride == 0 else 1
     tile = tile or tile_of(grad, images * height * width, groups, outputs, reverse)
     rows = images * triton.cdiv(height, stride) * triton.cdiv(width, stride) // tile.pixels  # alike
+    line = _line(tile.pixels, reverse, inputs)
     _convolve_back[triton.cdiv(rows, tile.rows), triton.cdiv(tile.pixels * outputs, tile.columns), stride**2](
         grad, weight, out, grad if code is None else code, rows,
         height, width, grad.shape[2], grad.shape[3], inputs, outputs, *shape, "" if code is None else "mask",
-        spans=tile.spans(1, _line(tile.pixels, reverse, inputs)), **tile.meta,
+        spans=tile.spans(1, line), unrolled=tile.unrolled(line), **tile.meta,
     )  # fmt: skip
     return out
 
