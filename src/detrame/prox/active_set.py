@@ -27,8 +27,8 @@ _FILTER = 1e-8  # eigenvalues well below it are left out of the inverse of a sin
 _SQUARINGS = 6  # of the matrix, for the bound on its norm
 _WELL_CONDITIONED = {"cpu": 0.0}  # condition numbers up to which conjugate gradients are the faster solver: there none,
 _WELL_CONDITIONED_ELSEWHERE = 100.0  # by measurement
-_NEGLIGIBLE = 1e-13  # of what is solved for, where conjugate gradients end; it is looked for
-_LOOK_EVERY = 8  # iterations
+_NEGLIGIBLE = 1e-12  # of what is solved for, where conjugate gradients end; it is looked for
+_LOOK_EVERY = 4  # iterations
 _LARGEST_PART = 1 << 24  # codes that are solved for together: an array of them in float64 takes 128 MiB
 _CHUNK = {"cpu": 1 << 18}  # entries of the systems that are factorised at once: what fits a cache,
 _LARGEST_CHUNK = 1 << 26  # and half a gigabyte elsewhere
@@ -200,18 +200,18 @@ def _by_conjugate_gradients(support: Tensor, hessian: Tensor, right: Tensor, siz
     """The solutions on the supports, up to a residual that is negligible against `size`."""
     residual = torch.where(support, right, 0)
     solution, direction = torch.zeros_like(residual), residual
-    left = residual.square().sum(1, keepdim=True)
-    enough = (_NEGLIGIBLE * size[:, None]).square()
+    left = torch.linalg.vector_norm(residual, dim=1, keepdim=True)
+    enough = _NEGLIGIBLE * size[:, None]
     tiny = torch.finfo(right.dtype).tiny
     for iteration in range(_iterations(condition)):
         if iteration % _LOOK_EVERY == 0 and bool((left <= enough).all()):
             break
         image = torch.where(support, direction @ hessian, 0)
-        length = left / (direction * image).sum(1, keepdim=True).clamp_min(tiny)
+        length = left.square() / (direction * image).sum(1, keepdim=True).clamp_min(tiny)
         solution = torch.addcmul(solution, length, direction)
         residual = torch.addcmul(residual, length, image, value=-1)
-        before, left = left, residual.square().sum(1, keepdim=True)
-        direction = torch.addcmul(residual, left / before.clamp_min(tiny), direction)
+        before, left = left, torch.linalg.vector_norm(residual, dim=1, keepdim=True)
+        direction = torch.addcmul(residual, (left / before.clamp_min(tiny)).square(), direction)
     return solution
 
 
