@@ -18,7 +18,7 @@ from detrame.kernels.convolution import Convolution, convolve
 from detrame.kernels.few_channels import Shape
 from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last, normalise_by_running
 from detrame.kernels.q_metric import NormQMetric, norm_q_metric
-from detrame.kernels.tiles import check_size, tickets
+from detrame.kernels.tiles import check_size
 from detrame.tracing import Tracer, is_relu
 
 
@@ -63,27 +63,27 @@ class _Conv(nn.Module):
 class _Norm(nn.Module):
     def __init__(self, norm: nn.BatchNorm2d, *, relu: bool) -> None:
         super().__init__()
-        self.norm, self.relu, self.tickets = norm, relu, _tickets(norm)
+        self.norm, self.relu = norm, relu
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         x = channels_last(x)
         if residual is not None and not _alike(x, residual):
-            out = _normalised(self, x, None, relu=False) + residual
+            out = _normalised(x, self.norm, None, relu=False, training=self.training) + residual
             return out.relu() if self.relu else out
         residual = None if residual is None else channels_last(residual)
-        return _normalised(self, x, residual, relu=self.relu)
+        return _normalised(x, self.norm, residual, relu=self.relu, training=self.training)
 
 
 class _SumNorm(nn.Module):
     def __init__(self, norm: nn.BatchNorm2d) -> None:
         super().__init__()
-        self.norm, self.tickets = norm, _tickets(norm)
+        self.norm = norm
 
     def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         if not _alike(a, b):
             summed = a + b
-            return summed, _normalised(self, channels_last(summed), None, relu=True)
-        norm, a, b = _norm(self), channels_last(a), channels_last(b)
+            return summed, _normalised(channels_last(summed), self.norm, None, relu=True, training=self.training)
+        norm, a, b = _norm(self.norm), channels_last(a), channels_last(b)
         if self.training:
             return SumNormReLU.apply(a, b, norm.weight, norm.bias, norm)
         summed = torch.empty_like(a)
@@ -93,19 +93,19 @@ class _SumNorm(nn.Module):
 class _NormQMetric(nn.Module):
     def __init__(self, norm: nn.BatchNorm2d, activation: QMetricReLU) -> None:
         super().__init__()
-        self.norm, self.activation, self.tickets = norm, activation, _tickets(norm)
+        self.norm, self.activation = norm, activation
         self.weight = activation.coupling
         self.working: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        norm, activation, x = _norm(self), self.activation, channels_last(x.to(self.working.dtype))
+        norm, activation, x = _norm(self.norm), self.activation, channels_last(x.to(self.working.dtype))
         rest = (self.working, activation.gain, activation.threshold, norm, activation.iterations)
         return NormQMetric.apply(x, norm.weight, norm.bias, *rest) if self.training else norm_q_metric(x, *rest)
 
 
-def _normalised(module: "_Norm | _SumNorm", x: Tensor, residual: Tensor | None, *, relu: bool) -> Tensor:
+def _normalised(x: Tensor, module: nn.BatchNorm2d, residual: Tensor | None, *, relu: bool, training: bool) -> Tensor:
     norm = _norm(module)
-    if module.training:
+    if training:
         return NormReLU.apply(x, norm.weight, norm.bias, residual, norm, relu)
     return normalise_by_running(x, norm, residual=residual, relu=relu)
 
@@ -114,17 +114,12 @@ def _alike(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype
 
 
-def _tickets(norm: nn.BatchNorm2d) -> Tensor:
-    return tickets(norm.num_features, 2, norm.weight.device)
-
-
-def _norm(module: "_Norm | _SumNorm | _NormQMetric") -> Norm:
-    norm = module.norm
-    weight, bias, mean, var = norm.weight, norm.bias, norm.running_mean, norm.running_var
+def _norm(module: nn.BatchNorm2d) -> Norm:
+    weight, bias, mean, var = module.weight, module.bias, module.running_mean, module.running_var
     assert mean is not None
     assert var is not None
-    assert norm.momentum is not None
-    return Norm(weight, bias, mean, var, norm.momentum, norm.eps, module.tickets)
+    assert module.momentum is not None
+    return Norm(weight, bias, mean, var, module.momentum, module.eps)
 
 
 _FUSED_NORMS = (_Norm, _SumNorm, _NormQMetric)

@@ -15,12 +15,11 @@ from detrame.functional import q_metric_relu
 pytest.importorskip("triton", reason="needs Triton, which this PyTorch came without")
 
 from detrame.fusion import Fused, fused
-from detrame.kernels import choice, convolution, tiles
+from detrame.kernels import choice, convolution
 from detrame.kernels.convolution import Convolution
 from detrame.kernels.few_channels import Shape
 from detrame.kernels.normalisation import Norm, NormReLU
 from detrame.kernels.q_metric import NormQMetric
-from detrame.kernels.tiles import Tiles, tickets
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = 1e-5
@@ -75,7 +74,7 @@ def test_convolution(inputs: int, outputs: int, kernel: int, stride: int, size: 
 
 def norm(channels: int) -> Norm:
     mean, var = torch.zeros(channels, device=DEVICE), torch.ones(channels, device=DEVICE)
-    return Norm(vector(channels), vector(channels, 1), mean, var, 0.1, 1e-5, tickets(channels, 2, torch.device(DEVICE)))
+    return Norm(vector(channels), vector(channels, 1), mean, var, 0.1, 1e-5)
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -95,20 +94,6 @@ def test_norm(channels: int, residual: bool, relu: bool) -> None:
     compare(lambda *args: NormReLU.apply(*args, ours, relu), plain, x, ours.weight, ours.bias, other)
     close(ours.running_mean, means)
     close(ours.running_var, variances)
-
-
-def test_who_comes_last_adds_up_and_leaves_the_tickets_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "_ELEMENTS", 256)  # for many programs
-    ours = norm(80)
-    x = images(5, 80, 9, 8)
-    assert Tiles.of(x).reducing[0] > 10
-    for _ in range(3):
-        out = NormReLU.apply(x, ours.weight, ours.bias, None, ours, False)
-        close(out, F.batch_norm(x, None, None, ours.weight, ours.bias, training=True))
-        (grad,) = torch.autograd.grad(out.square().sum(), x)
-        assert grad.isfinite().all()
-        assert ours.tickets is not None
-        assert not ours.tickets.any()
 
 
 def test_a_large_mean_costs_no_precision() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from detrame.kernels.tiles import sum_programs
 
-_PROGRAMS = 132  # that share a weight gradient: one for each multiprocessor of an H200
+_MULTIPROCESSORS = 132  # of an H200
 _TILES = 100  # that leave few of them idle
 
 
@@ -323,15 +323,19 @@ def convolve_back(
 
 
 def weight_gradient(
-    grad: Tensor, x: Tensor, weight: Tensor, shape: Shape, *, tile: Tile | None = None, programs: int = _PROGRAMS
+    grad: Tensor, x: Tensor, weight: Tensor, shape: Shape, *, tile: Tile | None = None, programs: int | None = None
 ) -> Tensor:
-    """The gradient of the weight: the programs' shares first, then their sum, so that every run gives the same."""
+    """The gradient of the weight: the programs' shares first, then their sum, so that every run gives the same.
+
+    Of `programs`, one for each multiprocessor has proved best, and two where they have a patch whole.
+    """
     images, outputs, height, width = grad.shape
     inputs = x.shape[1]
     tile = tile or tile_of(x, images * height * width, width, outputs, shape)
     rows = images * height * width // tile.pixels
     spans = tile.spans(shape.kernel, _line(tile.pixels, shape, inputs))
     blocks = triton.cdiv(tile.pixels * outputs, tile.columns)
+    programs = programs or (_MULTIPROCESSORS if spans > 1 else 2 * _MULTIPROCESSORS)
     rows_a_program = triton.cdiv(triton.cdiv(rows, tile.rows), max(1, programs // (spans * blocks))) * tile.rows
     programs = triton.cdiv(rows, rows_a_program)
     partial = weight.new_empty((1, programs * tile.pixels, weight.numel()), dtype=torch.float32)

@@ -1,7 +1,8 @@
 """Batch normalisation with what stands around it: a sum before, a residual sum and a ReLU after.
 
-In training, forward is a pass that reduces and a pass that maps; so is backward, which recomputes the ReLU's mask from
-the input rather than reading the output, unless a residual was added. In evaluation only the pass that maps is left.
+In training, forward is a pass that reduces, the sum of its partial results, and a pass that maps; so is backward, which
+recomputes the ReLU's mask from the input rather than reading the output, unless a residual was added. In evaluation
+only the pass that maps is left.
 """
 
 from typing import Any, NamedTuple
@@ -11,14 +12,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from detrame.kernels.tiles import Tiles, leave_sums
+from detrame.kernels.tiles import Tiles, sum_programs
 
 
 class Norm(NamedTuple):
-    """Parameters, buffers and settings of a batch normalisation; all vectors ``(C,)`` in float32.
-
-    `tickets` has two rows, for the reducing passes of forward and backward; evaluation needs none.
-    """
+    """Parameters, buffers and settings of a batch normalisation; all vectors ``(C,)`` in float32."""
 
     weight: Tensor
     bias: Tensor
@@ -26,15 +24,14 @@ class Norm(NamedTuple):
     running_var: Tensor
     momentum: float
     eps: float
-    tickets: Tensor | None = None
 
 
 @triton.jit
 def _moments(
-    x, other, summed, sums, partial, ticket, rows, add: tl.constexpr,
+    x, other, summed, sums, squares, rows, add: tl.constexpr,
     channels: tl.constexpr, block_rows: tl.constexpr, block_channels: tl.constexpr,
 ):  # fmt: skip
-    """The sums of x, and of its squares, over all rows; with `add`, of x + other, which is stored too.
+    """The sums of x, and of its squares, over one program's rows; with `add`, of x + other, which is stored too.
 
     Both are about the first row's values instead of 0, so that a large mean costs no precision.
     """
@@ -57,7 +54,9 @@ def _moments(
         deviation = tl.where(mask, value - about[None, :], 0)
         total += deviation
         squared += deviation * deviation
-    leave_sums(tl.sum(total, 0), tl.sum(squared, 0), sums, partial, ticket, column, channels, 256, block_channels)
+    place = tl.program_id(0) * channels + column
+    tl.store(sums + place, tl.sum(total, 0), mask=inside)
+    tl.store(squares + place, tl.sum(squared, 0), mask=inside)
 
 
 @triton.jit
@@ -141,10 +140,10 @@ def _masked(grad, x, out, place, mask, scale, shift, relu: tl.constexpr, add: tl
 
 @triton.jit
 def _sums(
-    grad, x, out, saved, sums, partial, ticket, rows, relu: tl.constexpr, add: tl.constexpr,
+    grad, x, out, saved, sums, products, rows, relu: tl.constexpr, add: tl.constexpr,
     channels: tl.constexpr, block_rows: tl.constexpr, block_channels: tl.constexpr,
 ):  # fmt: skip
-    """The sums of the gradient, and of its product with the normalised input, over all rows."""
+    """The sums of the gradient, and of its product with the normalised input, over one program's rows."""
     column = tl.program_id(1) * block_channels + tl.arange(0, block_channels)
     inside = column < channels
     mean = tl.load(saved + column, mask=inside, other=0)
@@ -160,9 +159,9 @@ def _sums(
         value, slope = _masked(grad, x, out, place, mask, scale, shift, relu, add)
         total += slope
         product += slope * (value - mean[None, :])
-    leave_sums(
-        tl.sum(total, 0), tl.sum(product, 0) * rstd, sums, partial, ticket, column, channels, 256, block_channels
-    )
+    place = tl.program_id(0) * channels + column
+    tl.store(sums + place, tl.sum(total, 0), mask=inside)
+    tl.store(products + place, tl.sum(product, 0) * rstd, mask=inside)
 
 
 @triton.jit
@@ -214,16 +213,14 @@ def normalise(
     tiles = Tiles.of(x)
     if tiles.rows == 1:
         raise ValueError(f"batch norm in training needs more than one value for a channel, got shape {tuple(x.shape)}")
-    assert norm.tickets is not None, "training needs tickets"
-    sums, partial = tiles.sums(x)
+    partial = tiles.partial(x)
     both = x if summed is None else summed
     _moments[tiles.reducing](
-        x, x if other is None else other, both, sums, partial, norm.tickets[0], tiles.rows,
-        add=other is not None, **tiles.meta,
-    )  # fmt: skip
+        x, x if other is None else other, both, *partial, tiles.rows, add=other is not None, **tiles.meta
+    )
     saved = x.new_empty((4, tiles.channels), dtype=torch.float32)
     _normalise[tiles.mapping](
-        both, x if residual is None else residual, out, sums,
+        both, x if residual is None else residual, out, sum_programs(partial),
         norm.weight, norm.bias, norm.running_mean, norm.running_var, saved, norm.momentum, norm.eps, tiles.rows,
         relu=relu, add=residual is not None, **tiles.meta,
     )  # fmt: skip
@@ -262,27 +259,18 @@ class Gradients(NamedTuple):
 
 
 def normalise_back(
-    grad: Tensor,
-    x: Tensor,
-    saved: Tensor,
-    norm: Norm,
-    *,
-    out: Tensor | None = None,
-    relu: bool,
-    extra: Tensor | None = None,
+    grad: Tensor, x: Tensor, saved: Tensor, *, out: Tensor | None = None, relu: bool, extra: Tensor | None = None
 ) -> Gradients:
     """The gradients of :func:`normalise`; `out` is its result if a residual was added, None otherwise.
 
     An `extra` gradient, of another use of x, is added to that of x.
     """
-    assert norm.tickets is not None, "training needs tickets"
     tiles = Tiles.of(x)
     add = out is not None
     passed = x if out is None else out
-    sums, partial = tiles.sums(x)
-    _sums[tiles.reducing](
-        grad, x, passed, saved, sums, partial, norm.tickets[1], tiles.rows, relu=relu, add=add, **tiles.meta
-    )
+    partial = tiles.partial(x)
+    _sums[tiles.reducing](grad, x, passed, saved, *partial, tiles.rows, relu=relu, add=add, **tiles.meta)
+    sums = sum_programs(partial)
     x_grad = torch.empty_like(x)
     residual_grad = torch.empty_like(x) if add and relu else grad
     _normalise_back[tiles.mapping](
@@ -303,14 +291,14 @@ class NormReLU(torch.autograd.Function):
         out = torch.empty_like(x)
         saved = normalise(x, norm, out, residual=residual, relu=relu)
         ctx.save_for_backward(x, saved, None if residual is None else out)
-        ctx.norm, ctx.relu = norm, relu
+        ctx.relu = relu
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of the four tensors."""
         x, saved, out = ctx.saved_tensors
-        found = normalise_back(channels_last(grads[0]), x, saved, ctx.norm, out=out, relu=ctx.relu)
+        found = normalise_back(channels_last(grads[0]), x, saved, out=out, relu=ctx.relu)
         return found.x, found.weight, found.bias, None if out is None else found.residual, None, None
 
 
@@ -323,7 +311,6 @@ class SumNormReLU(torch.autograd.Function):
         summed, out = torch.empty_like(a), torch.empty_like(a)
         saved = normalise(a, norm, out, relu=True, other=b, summed=summed)
         ctx.save_for_backward(summed, saved)
-        ctx.norm = norm
         ctx.set_materialize_grads(False)
         return summed, out
 
@@ -334,7 +321,7 @@ class SumNormReLU(torch.autograd.Function):
         extra = None if grads[0] is None else channels_last(grads[0])
         if grads[1] is None:
             return extra, extra, None, None, None
-        found = normalise_back(channels_last(grads[1]), summed, saved, ctx.norm, relu=True, extra=extra)
+        found = normalise_back(channels_last(grads[1]), summed, saved, relu=True, extra=extra)
         return found.x, found.x, found.weight, found.bias, None
 
 

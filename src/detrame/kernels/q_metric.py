@@ -17,7 +17,7 @@ from torch import Tensor
 from detrame.kernels.convolution import convolve, convolve_back, same_size, step, weight_gradient
 from detrame.kernels.normalisation import Norm, channels_last, normalise, normalise_back, normalise_by_running
 from detrame.kernels.pointwise import mask, subtract_relu
-from detrame.kernels.tiles import Tiles, check_size, leave_sums
+from detrame.kernels.tiles import Tiles, check_size, sum_programs
 
 
 @triton.jit
@@ -34,10 +34,10 @@ def _fold(coupling, gain, out, size, channels: tl.constexpr, taps: tl.constexpr,
 
 @triton.jit
 def _first_back(
-    grad, code, z, stack, sums, partial, ticket, rows, size, later: tl.constexpr,
+    grad, code, z, stack, sums, products, rows, size, later: tl.constexpr,
     channels: tl.constexpr, block_rows: tl.constexpr, block_channels: tl.constexpr,
 ):  # fmt: skip
-    """``E_0``, into the first slot of the stack, and its sums, plain and with Z, over all rows."""
+    """``E_0``, into the first slot of the stack, and its sums, plain and with Z, over one program's rows."""
     column = tl.program_id(1) * block_channels + tl.arange(0, block_channels)
     inside = column < channels
     total = tl.zeros((block_rows, block_channels), tl.float32)
@@ -53,7 +53,9 @@ def _first_back(
         tl.store(stack + place, (-slope).to(stack.dtype.element_ty), mask=some)
         total += slope
         product += slope * tl.load(z + place, mask=some, other=0).to(tl.float32)
-    leave_sums(-tl.sum(total, 0), tl.sum(product, 0), sums, partial, ticket, column, channels, 256, block_channels)
+    place = tl.program_id(0) * channels + column
+    tl.store(sums + place, -tl.sum(total, 0), mask=inside)
+    tl.store(products + place, tl.sum(product, 0), mask=inside)
 
 
 def _folded(coupling: Tensor, gain: Tensor) -> Tensor:
@@ -110,7 +112,6 @@ class NormQMetric(torch.autograd.Function):
         if iterations > 1:
             u = step(u, coupling, raw, threshold)
         ctx.save_for_backward(x, coupling, folded, codes, u, saved)
-        ctx.norm = norm
         return u
 
     @staticmethod
@@ -130,20 +131,16 @@ class NormQMetric(torch.autograd.Function):
                 convolve_back(error_slots[t + 1], x, coupling, shape, code=later[t], out=error_slots[t])
         if last:
             grad = convolve_back(error_slots[1], x, coupling, shape)
-        sums = _first_step_back(grad, later[0], slots[0], errors, last, ctx.norm)
+        sums = _first_step_back(grad, later[0], slots[0], errors, last)
         z_grad = convolve_back(error_slots[0], x, folded, shape)
-        found = normalise_back(z_grad, x, saved, ctx.norm, relu=False)
+        found = normalise_back(z_grad, x, saved, relu=False)
         coupling_grad = weight_gradient(errors, codes, coupling, shape)
         return found.x, found.weight, found.bias, coupling_grad, sums[1], sums[0], None, None
 
 
-def _first_step_back(grad: Tensor, code: Tensor, z: Tensor, errors: Tensor, later: int, norm: Norm) -> Tensor:
+def _first_step_back(grad: Tensor, code: Tensor, z: Tensor, errors: Tensor, later: int) -> Tensor:
     """Fill the first slot of the stack; return the gradients of threshold and gain, ``(2, C)``."""
-    assert norm.tickets is not None, "training needs tickets"
     tiles = Tiles.of(z)
-    sums, partial = tiles.sums(z)
-    # By the row of the norm's forward pass, which is over.
-    _first_back[tiles.reducing](
-        grad, code, z, errors, sums, partial, norm.tickets[0], tiles.rows, z.numel(), later=later, **tiles.meta
-    )
-    return sums
+    partial = tiles.partial(z)
+    _first_back[tiles.reducing](grad, code, z, errors, *partial, tiles.rows, z.numel(), later=later, **tiles.meta)
+    return sum_programs(partial)

@@ -10,9 +10,8 @@ from torch import Tensor
 from detrame.errors import TooLarge
 
 _ELEMENTS = 2048  # of a tile
-# Programs that share a pass over a tensor: about two for each multiprocessor of an H200 where each leaves a partial
-# sum, else four.
-_REDUCING, _MAPPING = 256, 528
+# That share a pass over a tensor: two for each multiprocessor of an H200 where each leaves a partial sum, else four.
+_REDUCING, _MAPPING = 264, 528
 
 
 @dataclass(frozen=True)
@@ -56,50 +55,15 @@ class Tiles:
             "num_warps": 4,
         }
 
-    def sums(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Room for two sums a channel ``(2, channels)``, and for those of every program ``(2, programs, channels)``."""
-        shapes = (2, self.channels), (2, self.reducing[0], self.channels)
-        first, second = (like.new_empty(shape, dtype=torch.float32) for shape in shapes)
-        return first, second
+    def partial(self, like: Tensor) -> Tensor:
+        """Room for two sums a reducing program and channel, ``(2, programs, channels)``."""
+        return like.new_empty((2, self.reducing[0], self.channels), dtype=torch.float32)
 
 
 def check_size(values: int) -> None:
     """Raise TooLarge if a tensor has more values than the kernels' 32-bit offsets reach."""
     if values >= 2**31:
         raise TooLarge(f"a tensor of {values} values is too large for the fused kernels: take a smaller batch_size")
-
-
-def tickets(channels: int, passes: int, device: torch.device) -> Tensor:
-    """What :func:`leave_sums` counts by, ``(passes, columns)``: a row for each reducing pass over so many channels.
-
-    It comes back to 0 by itself, so that a pass can be taken again and again, but not twice at the same time.
-    """
-    return torch.zeros((passes, triton.cdiv(channels, 16)), dtype=torch.int32, device=device)
-
-
-@triton.jit
-def leave_sums(
-    first, second, sums, partial, ticket, column,
-    channels: tl.constexpr, block_programs: tl.constexpr, block_channels: tl.constexpr,
-):  # fmt: skip
-    """Leave two sums over one program's rows; who comes last adds up those of all programs, in an order of its own."""
-    inside = column < channels
-    programs = tl.num_programs(0)
-    own = partial + tl.program_id(0) * channels + column
-    tl.store(own, first, mask=inside)
-    tl.store(own + programs * channels, second, mask=inside)
-    tl.debug_barrier()  # every thread has stored before the ticket says so
-    ticket += tl.program_id(1)
-    if tl.atomic_add(ticket, 1, sem="acq_rel") == programs - 1:
-        for row in range(2):
-            total = tl.zeros((block_programs, block_channels), tl.float32)
-            for start in range(0, programs, block_programs):
-                program = start + tl.arange(0, block_programs)
-                some = (program < programs)[:, None] & inside[None, :]
-                place = (row * programs + program[:, None]) * channels + column[None, :]
-                total += tl.load(partial + place, mask=some, other=0, cache_modifier=".cg")
-            tl.store(sums + row * channels + column, tl.sum(total, 0), mask=inside)
-        tl.store(ticket, 0)
 
 
 @triton.jit
