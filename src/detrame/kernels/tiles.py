@@ -10,8 +10,9 @@ from torch import Tensor
 from detrame.errors import TooLarge
 
 _ELEMENTS = 2048  # of a tile
-# That share a pass over a tensor: two for each multiprocessor of an H200 where each leaves a partial sum, else four.
-_REDUCING, _MAPPING = 264, 528
+# That share a pass over a tensor: two for each multiprocessor of an H200 where each leaves a partial sum, else four; and
+# twice as many over a tensor that is large.
+_REDUCING, _MAPPING, _LARGE = 264, 528, 2**22
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Tiles:
 
     def _grid(self, programs: int) -> tuple[int, int]:
         columns = triton.cdiv(self.channels, self.block_channels)
+        programs *= 2 if self.rows * self.channels > _LARGE else 1
         return min(triton.cdiv(self.rows, self.block_rows), triton.cdiv(programs, columns)), columns
 
     @property
