@@ -16,7 +16,7 @@ from torch import Tensor
 from detrame.training.step import Graph, Step, Taken, unchanged
 
 # A combination that comes back so often is worth capturing: an epoch has hundreds of full batches, and one last.
-_OFTEN = 20
+_OFTEN = 10
 _ROUNDS, _TRIES = 20, 3  # to measure
 
 
