@@ -142,7 +142,8 @@ class Fused(nn.Module):
         self._dtype = dtype
         self.layers = [module for module in self.graph.modules() if isinstance(module, _Conv | _NormQMetric)]
         norms = [module.norm for module in self.graph.modules() if isinstance(module, _FUSED_NORMS)]
-        self._counts = [norm.num_batches_tracked for norm in norms if norm.num_batches_tracked is not None]
+        counted = dict.fromkeys(norms)  # each once, however often it is used
+        self._counts = [norm.num_batches_tracked for norm in counted if norm.num_batches_tracked is not None]
 
     def forward(self, x: Tensor) -> Tensor:
         """The network's output for `x`."""
@@ -151,10 +152,11 @@ class Fused(nn.Module):
             module.working = half
         if self.training and self._counts:
             torch._foreach_add_(self._counts, 1)
-        out = self.graph(x)
-        for module in self.layers:
-            del module.working  # or the pass that made it would stay alive until the next
-        return out
+        try:
+            return self.graph(x)
+        finally:
+            for module in self.layers:
+                del module.working  # or the pass that made it would stay alive until the next
 
 
 def fused(model: nn.Module, dtype: torch.dtype) -> nn.Module:
@@ -172,6 +174,8 @@ def fused_graph(model: nn.Module) -> fx.GraphModule:
     net = fx.GraphModule(model, Tracer().trace(model))
     if not torch.equal(torch.get_rng_state(), before[0]) or random.getstate() != before[1]:
         raise ValueError("the forward pass draws random numbers that a trace would keep for good")
+    _check_hooks(model, net)
+    _check_writes(net)
     for node in list(net.graph.nodes):
         module = _module(net, node)
         if module is None or len(node.args) != 1:
@@ -185,13 +189,43 @@ def fused_graph(model: nn.Module) -> fx.GraphModule:
     return net
 
 
+def _check_hooks(model: nn.Module, net: fx.GraphModule) -> None:
+    """Raise a ValueError if a module that the graph looks into, rather than calls it, has hooks."""
+    called = {node.target for node in net.graph.nodes if node.op == "call_module"}
+    for name, module in model.named_modules():
+        if _has_hooks(module) and name not in called:
+            raise ValueError(f"the hooks of {name or 'the network'} would not be called")
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
+
+
+def _check_writes(net: fx.GraphModule) -> None:
+    """Raise a ValueError if something is written in place that others read too: when they do so would matter."""
+    for node in net.graph.nodes:
+        if _writes(net, node) and len(node.all_input_nodes[0].users) > 1:
+            raise ValueError(f"{node} writes in place what others read")
+
+
+def _writes(net: fx.GraphModule, node: fx.Node) -> bool:
+    if node.op == "call_module":
+        return bool(getattr(net.get_submodule(str(node.target)), "inplace", False))
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    called = node.op in ("call_method", "call_function")
+    by_name = name.endswith("_") and not name.endswith("__")
+    return called and (by_name or node.target in _IN_PLACE or bool(node.kwargs.get("inplace")))
+
+
+_IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.ipow)
+
+
 def _module(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
     """The module that a node calls, unless it has hooks: these want it to be called."""
     if node.op != "call_module":
         return None
     module = net.get_submodule(str(node.target))
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return None if any(hooks) else module
+    return None if _has_hooks(module) else module
 
 
 def _fusible_conv(net: fx.GraphModule, conv: nn.Conv2d) -> bool:
@@ -271,10 +305,8 @@ def _only_user(node: fx.Node) -> fx.Node | None:
 
 
 def _is_sum(node: fx.Node) -> bool:
-    """Whether a node is the sum of two different tensors, unscaled, and not into one that is used elsewhere."""
-    if node.target not in _SUMS or node.kwargs or len(node.all_input_nodes) != 2:
-        return False
-    return node.target is not operator.iadd or len(node.all_input_nodes[0].users) == 1
+    """Whether a node is the sum of two different tensors, unscaled."""
+    return node.target in _SUMS and not node.kwargs and len(node.all_input_nodes) == 2
 
 
 def _relu_of_sum(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:

@@ -13,7 +13,7 @@ from detrame.activations import CoupledReLU, QMetricReLU
 from detrame.dictionary import DictionaryLayer
 from detrame.errors import TooLarge
 from detrame.functional import q_metric_relu
-from detrame.modes import capturable, evaluating, full_precision, warm_up
+from detrame.modes import capturable, capturing, evaluating, full_precision, warm_up
 
 
 def predict(model: nn.Module, images: Tensor, *, batch_size: int = 1000, exact: bool = False) -> Tensor:
@@ -76,7 +76,7 @@ class _Captured:
         self._batch = batch.clone()
         warm_up(lambda: _logits(model, self._batch))
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        with capturing(self._graph):
             self._logits = _logits(model, self._batch)
 
     def __call__(self, batch: Tensor) -> Tensor:

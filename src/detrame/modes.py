@@ -39,6 +39,19 @@ def capturable(model: nn.Module) -> bool:
     return all(getattr(module, "capturable", True) for module in model.modules())
 
 
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+    """Capture what the block queues.
+
+    cuBLAS keeps one workspace a stream, and all captures share a stream: without one in its own memory for each, graphs
+    that are replayed at the same time would write into each other's.
+    """
+    torch._C._cuda_clearCublasWorkspaces()
+    with torch.cuda.graph(graph):
+        yield
+    torch._C._cuda_clearCublasWorkspaces()
+
+
 def warm_up(run: Callable[[], object]) -> None:
     """Run what is about to be captured, three times on a stream aside.
 

@@ -12,7 +12,7 @@ import detrame
 from detrame.errors import Failure
 from detrame.training import Recipe, plan, resume_all, train
 from detrame.training.rounds import Wanted, _faster, _Together
-from detrame.training.step import Step
+from detrame.training.step import Step, unchanged
 from tests.training import tiny
 
 pytestmark = [
@@ -107,17 +107,58 @@ def test_a_round_as_one_graph_is_the_same_to_the_bit(monkeypatch: pytest.MonkeyP
         assert torch.equal(first, second)
 
 
-def test_measuring_a_round_leaves_no_trace() -> None:
-    torch.manual_seed(0)
-    model = detrame.create_model("resnet8", width=0.5).cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+def wants(name: str) -> Wanted:
+    model = detrame.create_model(name, width=0.5).cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     step = Step(model, momentum=0.9, nesterov=False, weight_decay=5e-4)
     step.set_lr(0.1)
     images, labels = torch.rand(32, 3, 32, 32).cuda(), torch.randint(10, (32,)).cuda()
     step(images, labels)
-    before = [tensor.clone() for tensor in step.state()]
-    _faster([Wanted(step, torch.cuda.Stream(), images, labels)])
-    for tensor, value in zip(step.state(), before, strict=True):
+    return Wanted(step, torch.cuda.Stream(), images, labels)
+
+
+def test_measuring_a_round_leaves_no_trace() -> None:
+    """Of two networks, one with dropout."""
+    torch.manual_seed(0)
+    asked = [wants(name) for name in ("resnet8", "plainnet3")]
+    before = [tensor.clone() for one in asked for tensor in one.step.state()], torch.cuda.get_rng_state()
+    _faster(asked)
+    for tensor, value in zip([tensor for one in asked for tensor in one.step.state()], before[0], strict=True):
         assert torch.equal(tensor, value)
+    assert torch.equal(torch.cuda.get_rng_state(), before[1])
+
+
+def test_a_round_that_fails_leaves_no_trace() -> None:
+    one = wants("resnet8")
+    before = [tensor.clone() for tensor in one.step.state()]
+
+    def fail() -> None:
+        with unchanged([one.step]):
+            one.alone()
+            raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        fail()
+    for tensor, value in zip(one.step.state(), before, strict=True):
+        assert torch.equal(tensor, value)
+
+
+def test_graphs_that_are_replayed_at_once_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a workspace of its own for its products, the class layer's above all."""
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+
+    def trained(wait: bool) -> list[Tensor]:
+        torch.manual_seed(0)
+        asked = [wants("wideresnet16_4") for _ in range(3)]
+        for _ in range(200):
+            for one in asked:
+                one.alone()
+                if wait:
+                    torch.cuda.synchronize()
+        torch.cuda.synchronize()
+        return [tensor.clone() for one in asked for tensor in one.step.state()]
+
+    for first, second in zip(trained(True), trained(False), strict=True):
+        assert torch.equal(first, second)
 
 
 def test_constraints_hold_after_captured_steps() -> None:

@@ -57,6 +57,26 @@ def in_place(net: Any, x: Tensor) -> Tensor:
     return net.r(y) + net.p
 
 
+def shortcut_in_place(net: Any, x: Tensor) -> Tensor:
+    shortcut = net.d(x)
+    out = net.n(net.c(x)) + shortcut
+    shortcut.relu_()
+    return net.r(out) + shortcut + net.p
+
+
+def sum_scaled_in_place(net: Any, x: Tensor) -> Tensor:
+    y = net.c(x) + net.d(x)
+    y *= 2
+    return net.r(net.n(y)) + net.p
+
+
+def read_before_and_after(net: Any, x: Tensor) -> Tensor:
+    y = net.c(x)
+    out = net.d(x) + y
+    torch.relu_(y)
+    return net.r(net.n(out)) + y + net.p
+
+
 ORDERS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "a residual that broadcasts": lambda s, x: s.r(s.n(s.c(x)) + s.p) + s.d(x),
     "a sum that broadcasts": lambda s, x: s.r(s.n(s.c(x) + s.p)) + s.d(x),
@@ -65,6 +85,9 @@ ORDERS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "a scaled sum": lambda s, x: s.r(s.n(torch.add(s.c(x), s.d(x), alpha=0.5))) + s.p,
     "a sum under two names": aliased,
     "a sum in place": in_place,
+    "a shortcut in place": shortcut_in_place,
+    "a sum scaled in place": sum_scaled_in_place,
+    "read before it is written": read_before_and_after,
     "a named argument": lambda s, x: s.r(s.n(s.c(input=x))) + s.d(x) + s.p,
     "a sum of which only itself is used": lambda s, x: (lambda y: s.r(s.n(y)).detach() + y + s.p)(s.c(x) + s.d(x)),
     "a block that normalises first": lambda s, x: (lambda y: y + s.r(s.n(y)) + s.p)(s.c(x) + s.d(x)),
@@ -138,10 +161,18 @@ def hooked() -> nn.Sequential:
     return net
 
 
+def hooked_outside() -> nn.Sequential:
+    net = nn.Sequential(nn.Sequential(conv(), nn.BatchNorm2d(8)), nn.ReLU())
+    net.register_forward_pre_hook(lambda module, args: (2 * args[0] + 1,))
+    net[0].register_forward_hook(lambda module, args, out: 3 * out)
+    return net
+
+
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     "a subclass": lambda: nn.Sequential(conv(), nn.BatchNorm2d(8), Doubled(8, 1, init="random")),
     "a norm in eval mode": lambda: FrozenNorm(conv(), nn.BatchNorm2d(8), nn.ReLU()),
     "hooks": hooked,
+    "hooks of what is looked into": hooked_outside,
     "no batch norm": lambda: nn.Sequential(conv(), nn.GroupNorm(2, 8), nn.ReLU()),
     "a norm of all time": lambda: nn.Sequential(conv(), nn.BatchNorm2d(8, momentum=None), nn.ReLU()),
     "frozen parameters": lambda: nn.Sequential(conv().requires_grad_(False), nn.BatchNorm2d(8), frozen()),
@@ -156,6 +187,15 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
 def test_layers_of_every_kind(layers: str) -> None:
     torch.manual_seed(0)
     same(LAYERS[layers](), torch.randn(3, 3, 4, 4))
+
+
+@pytest.mark.parametrize("activation", ["relu", "qmetric"])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_network_that_diverged_is_seen_to_have(activation: str, training: bool) -> None:
+    net = detrame.create_model("resnet8", activation=activation, width=0.1).to(DEVICE).train(training)
+    with torch.no_grad():
+        next(net.parameters()).fill_(torch.nan)
+        assert fused(net, torch.float32)(torch.rand(2, 3, 4, 4, device=DEVICE)).isnan().all()
 
 
 def test_random_numbers_of_the_forward_pass_stay_random() -> None:

@@ -11,23 +11,26 @@ from detrame.training.rounds import Rounds, Wanted
 from detrame.training.step import Step, Taken
 
 
-def step() -> Step:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
-    return Step(model, momentum=0.9, nesterov=False, weight_decay=0.0)
+def step(seed: int = 0) -> Step:
+    torch.manual_seed(seed)
+    made = Step(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), momentum=0.9, nesterov=False, weight_decay=0.0)
+    made.set_lr(0.1)
+    return made
 
 
 def wanted(taking: Step, size: int = 4) -> Wanted:
-    return Wanted(taking, None, torch.rand(size, 3, 2, 2), torch.zeros(size, dtype=torch.long))
+    return Wanted(taking, None, torch.ones(size, 3, 2, 2), torch.zeros(size, dtype=torch.long))
 
 
 def test_on_the_cpu_every_step_is_taken_by_itself() -> None:
-    steps, take = [step(), step()], Rounds()
-    expected = [one.state()[0].clone() for one in steps]
+    steps, twins, take = [step(0), step(1)], [step(0), step(1)], Rounds()
     for _ in range(rounds._OFTEN + 1):
         taken = take([wanted(one, size) for one, size in zip(steps, (4, 7), strict=True)])
-        assert [int(right) <= size for (_, right), size in zip(taken, (4, 7), strict=True)] == [True, True]
-    for one, before in zip(steps, expected, strict=True):
-        assert torch.equal(one.state()[0], before)  # at a learning rate of 0
+        alone = [wanted(twin, size).alone() for twin, size in zip(twins, (4, 7), strict=True)]
+        assert taken == alone
+        assert taken[0] != taken[1]
+    for one, twin in zip(steps, twins, strict=True):
+        assert torch.equal(one.state()[0], twin.state()[0])
 
 
 def test_what_is_wanted_together_often_becomes_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,9 +48,10 @@ def test_what_is_wanted_together_often_becomes_one(monkeypatch: pytest.MonkeyPat
     assert not together
     take([wanted(one) for one in steps])
     assert together == [3]
-    take([wanted(one, size=2) for one in steps])  # the last batch of an epoch
-    take([wanted(one) for one in steps[:2]])  # one has finished
-    take([wanted(steps[0])])
+    for _ in range(2 * rounds._OFTEN):
+        take([wanted(one, size=2) for one in steps])  # the last batch of an epoch, which comes alone
+        take([wanted(one) for one in steps[:2]])  # one is at another place
+        take([wanted(steps[0])])
     assert together == [3]
     take([wanted(one) for one in steps])
     assert together == [3, 3]

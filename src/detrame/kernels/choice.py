@@ -5,6 +5,8 @@ from typing import TypeVar
 
 import torch
 
+from detrame.modes import capturing
+
 Result = TypeVar("Result")
 _chosen: dict[Hashable, int] = {}
 _CALLS, _REPLAYS = 10, 5
@@ -31,7 +33,7 @@ def _microseconds(candidate: Callable[[], object]) -> float:
         candidate()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with capturing(graph):
         for _ in range(_CALLS):
             candidate()
     graph.replay()

@@ -13,10 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from detrame.kernels.tiles import sum_programs
+from detrame.kernels.tiles import MULTIPROCESSORS, positive_part, sum_programs
 
-_MULTIPROCESSORS = 132  # of an H200
-_TILES = 100  # that leave few of them idle
+_TILES = 100  # that leave few multiprocessors idle
 
 
 class Shape(NamedTuple):
@@ -105,7 +104,7 @@ def _finish(total, out, raw, threshold, place, mask, output, inside, epilogue: t
     """Store a tile, after a step of the Q-Metric ReLU or the mask of its backward."""
     if epilogue == "step":  # relu(W u - raw - b)
         total -= tl.load(raw + place, mask=mask, other=0).to(tl.float32)
-        total = tl.maximum(total - tl.load(threshold + output, mask=inside, other=0)[None, :], 0)
+        total = positive_part(total - tl.load(threshold + output, mask=inside, other=0)[None, :])
     if epilogue == "mask":  # the gradient where the code, here `raw`, is positive
         total = tl.where(tl.load(raw + place, mask=mask, other=0).to(tl.float32) > 0, total, 0)
     tl.store(out + place, total.to(out.dtype.element_ty), mask=mask)
@@ -140,7 +139,7 @@ def _convolve(
     line: tl.constexpr = ((pixels - 1) * stride + kernel) * inputs
     top, left = h * stride - padding, w * stride - padding
     total = tl.zeros((block_rows, block_columns), tl.float32)
-    if unrolled:
+    if unrolled:  # the same twice, since Triton tells the two kinds of loop apart by how they are written
         for step in tl.static_range(spans):
             total = _convolve_span(
                 total, x, weight, image, top, left, row < rows, pixel, output, inside, step,
@@ -335,7 +334,7 @@ def weight_gradient(
     rows = images * height * width // tile.pixels
     spans = tile.spans(shape.kernel, _line(tile.pixels, shape, inputs))
     blocks = triton.cdiv(tile.pixels * outputs, tile.columns)
-    programs = programs or (_MULTIPROCESSORS if spans > 1 else 2 * _MULTIPROCESSORS)
+    programs = programs or (MULTIPROCESSORS if spans > 1 else 2 * MULTIPROCESSORS)
     rows_a_program = triton.cdiv(triton.cdiv(rows, tile.rows), max(1, programs // (spans * blocks))) * tile.rows
     programs = triton.cdiv(rows, rows_a_program)
     partial = weight.new_empty((1, programs * tile.pixels, weight.numel()), dtype=torch.float32)

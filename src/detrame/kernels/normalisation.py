@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from detrame.kernels.tiles import Tiles, sum_programs
+from detrame.kernels.tiles import Tiles, positive_part, sum_programs
 
 
 class Norm(NamedTuple):
@@ -77,7 +77,7 @@ def _map(
         if add:
             value += tl.load(residual + place, mask=mask, other=0).to(tl.float32)
         if relu:
-            value = tl.maximum(value, 0)
+            value = positive_part(value)
         tl.store(out + place, value.to(out.dtype.element_ty), mask=mask)
 
 
@@ -92,7 +92,7 @@ def _normalise(
     inside = column < channels
     away = tl.load(sums + column, mask=inside, other=0) / rows
     mean = tl.load(x + column, mask=inside, other=0).to(tl.float32) + away
-    variance = tl.maximum(tl.load(sums + channels + column, mask=inside, other=0) / rows - away * away, 0)
+    variance = positive_part(tl.load(sums + channels + column, mask=inside, other=0) / rows - away * away)
     rstd = tl.rsqrt(variance + eps)
     scale = tl.load(weight + column, mask=inside, other=0) * rstd
     shift = tl.load(bias + column, mask=inside, other=0) - mean * scale

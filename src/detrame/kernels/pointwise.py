@@ -4,6 +4,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from detrame.kernels.tiles import positive_part
+
 
 @triton.jit
 def _subtract_relu(product, raw, threshold, out, size, channels: tl.constexpr, subtract: tl.constexpr,
@@ -14,7 +16,7 @@ def _subtract_relu(product, raw, threshold, out, size, channels: tl.constexpr, s
     value -= tl.load(threshold + place % channels, mask=mask, other=0)
     if subtract:
         value += tl.load(product + place, mask=mask, other=0).to(tl.float32)
-    tl.store(out + place, tl.maximum(value, 0).to(out.dtype.element_ty), mask=mask)
+    tl.store(out + place, positive_part(value).to(out.dtype.element_ty), mask=mask)
 
 
 def subtract_relu(product: Tensor | None, raw: Tensor, threshold: Tensor, out: Tensor) -> Tensor:

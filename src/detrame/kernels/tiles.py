@@ -9,10 +9,10 @@ from torch import Tensor
 
 from detrame.errors import TooLarge
 
+MULTIPROCESSORS = 132  # of an H200, for which the sizes here were measured
 _ELEMENTS = 2048  # of a tile
-# That share a pass over a tensor: two for each multiprocessor of an H200 where each leaves a partial sum, else four; and
-# twice as many over a tensor that is large.
-_REDUCING, _MAPPING, _LARGE = 264, 528, 2**22
+# Programs that share a pass over a tensor, where each leaves a partial sum and elsewhere; twice as many if it is large.
+_REDUCING, _MAPPING, _LARGE = 2 * MULTIPROCESSORS, 4 * MULTIPROCESSORS, 2**22
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,12 @@ def check_size(values: int) -> None:
     """Raise TooLarge if a tensor has more values than the kernels' 32-bit offsets reach."""
     if values >= 2**31:
         raise TooLarge(f"a tensor of {values} values is too large for the fused kernels: take a smaller batch_size")
+
+
+@triton.jit
+def positive_part(value):
+    """``max(value, 0)``, and NaN of NaN, so that a training that diverged is seen to have."""
+    return tl.maximum(value, 0, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit

@@ -5,7 +5,6 @@ device overlap more, mostly; which is faster is measured.
 """
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,9 +14,8 @@ from torch import Tensor
 
 from detrame.training.step import Graph, Step, Taken, unchanged
 
-# A combination that comes back so often is worth capturing: an epoch has hundreds of full batches, and one last.
-_OFTEN = 10
-_ROUNDS, _TRIES = 20, 3  # to measure
+_OFTEN = 10  # in a row, after which steps are worth capturing together: full batches are, the last of an epoch is not
+_ROUNDS, _TRIES = 5, 3  # to measure
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +41,8 @@ class Rounds:
     """Calling it with the steps that are wanted takes them all, and returns what each came to."""
 
     def __init__(self) -> None:
-        self._met: Counter[object] = Counter()
+        self._last: object = None
+        self._in_a_row = 0
         self._together: dict[object, _Together | None] = {}
 
     def __call__(self, wanted: Sequence[Wanted]) -> list[Taken]:
@@ -54,8 +53,9 @@ class Rounds:
     def _known(self, wanted: Sequence[Wanted]) -> "_Together | None":
         """The graph for steps that have been wanted together often, if it is the faster way."""
         key = tuple((one.step, one.images.shape, one.images.dtype) for one in wanted)
-        self._met[key] += 1
-        if self._met[key] == _OFTEN and _can_be_captured(wanted):
+        self._in_a_row = self._in_a_row + 1 if key == self._last else 1
+        self._last = key
+        if self._in_a_row == _OFTEN and key not in self._together and _can_be_captured(wanted):
             self._together[key] = _faster(wanted)
         return self._together.get(key)
 
@@ -65,14 +65,22 @@ def _can_be_captured(wanted: Sequence[Wanted]) -> bool:
 
 
 def _faster(wanted: Sequence[Wanted]) -> "_Together | None":
-    """A graph of all steps, unless taking them apart is faster."""
+    """A graph of all steps, unless taking them apart is faster, or leaves no memory for it."""
     with torch.cuda.device(wanted[0].step.device):
         torch.cuda.synchronize()  # weights and batches come from streams of their own, and go back to them
-        with unchanged([one.step for one in wanted]):
-            ways = (_Together(wanted), None)
-            times = {way: min(_seconds(way, wanted) for _ in range(_TRIES)) for way in ways}
+        try:
+            with unchanged([one.step for one in wanted]):
+                ways = (_Together(wanted), None)
+                times = {way: min(_seconds(way, wanted) for _ in range(_TRIES)) for way in ways}
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            return None
         torch.cuda.synchronize()
-    return min(ways, key=lambda way: times[way])
+    best = min(ways, key=lambda way: times[way])
+    if best is not None:
+        for one in wanted:
+            one.step.forget(one.images)
+    return best
 
 
 def _seconds(way: "_Together | None", wanted: Sequence[Wanted]) -> float:

@@ -17,7 +17,7 @@ from torch.optim import SGD
 
 from detrame.activations import parameter_groups, project_after
 from detrame.inference import as_pixels, fused_pass, precision
-from detrame.modes import capturable, warm_up
+from detrame.modes import capturable, capturing, warm_up
 
 Batch = tuple[Tensor, Tensor]  # images and labels
 Taken = tuple[Tensor, Tensor]  # the loss, and how many images were classified rightly
@@ -76,6 +76,10 @@ class Step:
                 self._graphs[key] = Graph([self], [(images, labels)])
         return self._graphs[key]
 
+    def forget(self, images: Tensor) -> None:
+        """Give back the memory of the captured step for batches of this shape; it can be captured again."""
+        self._graphs.pop((tuple(images.shape), images.dtype), None)
+
     def take(self, images: Tensor, labels: Tensor) -> Taken:
         """The step itself, which is what a graph captures."""
         self.model.train()
@@ -109,7 +113,7 @@ class Graph:
             for take in takes:
                 warm_up(take)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        with capturing(self._graph):
             self._taken = _on_branches(takes) if len(takes) > 1 else [takes[0]()]
 
     def load(self, number: int, images: Tensor, labels: Tensor) -> None:
@@ -147,7 +151,10 @@ def unchanged(steps: "Sequence[Step]") -> Iterator[None]:
     device = steps[0].device
     kept = [(tensor, tensor.clone()) for step in steps for tensor in step.state()]
     random = torch.cuda.get_rng_state(device)
-    yield
-    for tensor, value in kept:
-        tensor.copy_(value)
-    torch.cuda.set_rng_state(random, device)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in kept:
+                tensor.copy_(value)
+        torch.cuda.set_rng_state(random, device)
