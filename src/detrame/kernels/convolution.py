@@ -55,7 +55,7 @@ def _plans(search: bool = True) -> AbstractContextManager[None]:
     """cuDNN's plans chosen by measurement, among all it has; without a `search`, the ones it takes to be best.
 
     It keeps plans by shape and by whether TF32 is allowed, which is nothing to half precision: not allowing it keeps
-    these plans apart from those of code outside. Of a shape that is met both with and without a search, the first decides.
+    these plans apart from those of code outside. For a shape met both with and without a search, the first decides.
     """
     deterministic = torch.backends.cudnn.deterministic
     return torch.backends.cudnn.flags(
