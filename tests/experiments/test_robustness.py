@@ -202,7 +202,8 @@ def on_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: dict[str, l
     networks = {activation: named(str(runs[activation][0].path))[0] for activation in ("relu", "qmetric")}
 
     def found(model: str, dataset: str, activation: str, folder: Path) -> Network | None:
-        return networks[activation] if model == "plainnet3" else None
+        there = folder == Path("runs/reproduce/accuracy")  # where `detrame reproduce accuracy` trains
+        return networks[activation] if there and model == "plainnet3" else None
 
     for module in ("detrame.experiments.robustness", "detrame.experiments.robustness.tables"):
         monkeypatch.setattr(f"{module}.trained", found)

@@ -8,6 +8,7 @@ import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
 from detrame.cli.reproduce.options import Budget, Dataset, Models, Results, Show, names, need_stored
+from detrame.cli.reproduce.runs import FOLDER
 from detrame.cli.show import print_document, print_robustness
 from detrame.errors import Failure
 
@@ -28,7 +29,7 @@ def uap(
     crafting: Annotated[int, typer.Option(help="Training images to craft on.")] = 10_000,
     images: Images = 10_000,
     passes: Annotated[int, typer.Option(help="Over the crafting images, at most.")] = 2,
-    runs: Runs = Path("runs/reproduce"),
+    runs: Runs = FOLDER / "accuracy",
     budget: Budget = None,
     dry_run: DryMeasurement = False,
     show: Show = False,
@@ -71,7 +72,7 @@ def noise(
     models: Models = None,
     seeds: Seeds = "0,1,2,3,4",
     images: Images = 10_000,
-    runs: Runs = Path("runs/reproduce"),
+    runs: Runs = FOLDER / "accuracy",
     budget: Budget = None,
     dry_run: DryMeasurement = False,
     show: Show = False,
