@@ -264,6 +264,24 @@ def test_a_call_cut_short_loses_one_strength_at_most(
     assert len(tables.missing([network, other], ["uap-gradient"], settings, on_digits)) == 1
 
 
+def test_a_gpu_has_all_radii_as_one_job() -> None:
+    strengths = [("pixels", 0.1), ("pixels", 0.2), ("normalised", 0.1)]
+    assert tables._jobs(strengths, "uap", "cuda:0") == [strengths]
+    assert tables._jobs(strengths, "uap", "cpu") == tables._jobs(strengths, "noise", "cuda") == [[s] for s in strengths]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_jobs_do_not_change_the_figures(
+    jobs: int, on_digits: Path, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(crafting=40, images=60, seeds=(0, 1), passes=1)
+    monkeypatch.setattr(tables, "_jobs", lambda strengths, *_: [strengths[k::jobs] for k in range(jobs)])
+    tables.run_missing([network], ["uap-gradient"], settings, on_digits, device="cpu")
+    (found,) = stored(on_digits, "uap-gradient")
+    whole = Bench(network, settings, "cpu").attack("uap-gradient", tables.balls(network))
+    assert sorted(map(str, found.figures)) == sorted(map(str, whole.figures))
+
+
 def test_other_settings_are_another_measurement(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["reproduce", "noise", "--images", "50", "--seeds", "0", "--device", "cpu"]) == 0
     assert "rho 0.01 of pixels" in capsys.readouterr().out

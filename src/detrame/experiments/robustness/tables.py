@@ -6,6 +6,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import torch
+
 from detrame.errors import Failure
 from detrame.experiments import paper
 from detrame.experiments.reproduce import ACTIVATIONS, cells
@@ -112,10 +114,10 @@ def run_missing(
     minutes: float | None = None,
     on_result: Callable[[Measured], None] | None = None,
 ) -> None:
-    """Attack what has not been measured with these settings yet, and store the figures of each strength as they come.
+    """Attack what has not been measured with these settings yet, and store the figures of each job as they come.
 
     After `minutes` it ends in a Failure, at the next pass over the crafting images. The next call goes on: it measures
-    again the one strength that was not done, and what comes after it.
+    again the one job that was not done, and what comes after it.
     """
     end = None if minutes is None else monotonic() + 60 * minutes
     left = missing(networks, attacks, settings, results)
@@ -128,9 +130,9 @@ def run_missing(
         tick()
         bench = Bench(network, settings, device)
         measured, strengths = _so_far(network, attack, settings, results)
-        for unit, strength in strengths:
+        for group in _jobs(strengths, attack, bench.device):
             tick()
-            part = _measure(bench, attack, unit, strength, tick)
+            part = _measure(bench, attack, group, tick)
             measured = part if measured is None else measured.joined(part)
             store(measured, results)
         if on_result is not None and measured is not None:
@@ -173,10 +175,18 @@ def _strength(figure: Figure) -> Strength:
     return figure.unit, strength
 
 
-def _measure(bench: Bench, attack: str, unit: str, strength: float, on_pass: Callable[[int], None]) -> Measured:
+def _jobs(strengths: list[Strength], attack: str, device: str) -> list[list[Strength]]:
+    """What is measured at once: on a GPU, which small batches leave idle, perturbations of all radii; else one strength."""
+    if attack != "noise" and torch.device(device).type == "cuda":
+        return [strengths]
+    return [[strength] for strength in strengths]
+
+
+def _measure(bench: Bench, attack: str, job: list[Strength], on_pass: Callable[[int], None]) -> Measured:
     if attack == "noise":
-        return bench.noise([strength], [unit])
-    return bench.attack(attack, [bench.network.ball(strength, unit)], on_pass)
+        ((unit, ratio),) = job
+        return bench.noise([ratio], [unit])
+    return bench.attack(attack, [bench.network.ball(radius, unit) for unit, radius in job], on_pass)
 
 
 def rows(measurements: Iterable[Measured]) -> list[Row]:
