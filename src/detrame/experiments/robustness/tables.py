@@ -176,7 +176,7 @@ def _strength(figure: Figure) -> Strength:
 
 
 def _jobs(strengths: list[Strength], attack: str, device: str) -> list[list[Strength]]:
-    """What is measured at once: on a GPU, which small batches leave idle, perturbations of all radii; else a strength."""
+    """What is measured at once: on a GPU, which small batches leave idle, all radii; else one strength."""
     if attack != "noise" and torch.device(device).type == "cuda":
         return [strengths]
     return [[strength] for strength in strengths]
