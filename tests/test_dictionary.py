@@ -81,7 +81,7 @@ def test_every_sample_is_optimal(size: int, atoms: int, common: float, sparsity:
     torch.manual_seed(seed)
     x, dictionary = coding_problem(20, size, atoms, common=common)
     hessian, target = dictionary.T @ dictionary, x @ dictionary - sparsity
-    code, residual = active_set.solve(hessian, target)
+    code, residual = active_set.solve(active_set.Problem.of(hessian), target)
     assert residual.max() <= active_set.TOLERANCE
     gradient = code @ hessian - target
     assert code.min() >= 0
@@ -134,7 +134,7 @@ def test_a_sample_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(active_set, "_EXCHANGES", 1)
     monkeypatch.setattr(active_set, "_FIRST_STEPS", 1)
     x, dictionary = coding_problem(50, 16, 64)
-    code, residual = active_set.solve(dictionary.T @ dictionary, x @ dictionary - 0.01)
+    code, residual = active_set.solve(active_set.Problem.of(dictionary.T @ dictionary), x @ dictionary - 0.01)
     assert residual.max() > active_set.TOLERANCE
     with pytest.warns(UserWarning, match="some codes are not solved to 1e-11"):
         nonnegative_minimiser(dictionary.T @ dictionary, x @ dictionary - 0.01)
@@ -166,7 +166,7 @@ def test_conjugate_gradients_give_what_factorisation_gives(size: int, atoms: int
     found = []
     for limit in (0.0, float("inf")):
         with mock.patch.dict(active_set._WELL_CONDITIONED, cpu=limit):
-            code, residual = active_set.solve(hessian, target)
+            code, residual = active_set.solve(active_set.Problem.of(hessian), target)
             assert residual.max() <= active_set.TOLERANCE
             inputs = [hessian.clone().requires_grad_(), target.clone().requires_grad_()]
             gradients = torch.autograd.grad(nonnegative_minimiser(*inputs).square().sum(), inputs)
@@ -178,11 +178,11 @@ def test_conjugate_gradients_give_what_factorisation_gives(size: int, atoms: int
 def test_the_condition_number_is_bounded_from_above_and_closely() -> None:
     for size, atoms, damping in ((40, 10, 0.0), (10, 30, 0.1), (30, 30, 1.0)):
         _, dictionary = coding_problem(1, size, atoms)
-        problem = active_set._Problem.of(dictionary.T @ dictionary + damping * torch.eye(atoms).double())
+        problem = active_set.Problem.of(dictionary.T @ dictionary + damping * torch.eye(atoms).double())
         condition = torch.linalg.cond(problem.hessian).item()
         assert condition * (1 - 1e-9) <= problem.condition <= 1.2 * condition
     _, dictionary = coding_problem(1, 10, 30)
-    assert active_set._Problem.of(dictionary.T @ dictionary).condition > 1e12
+    assert active_set.Problem.of(dictionary.T @ dictionary).condition > 1e12
 
 
 def test_the_norm_is_bounded_from_above_and_closely() -> None:

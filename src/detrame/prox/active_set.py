@@ -61,25 +61,27 @@ class _Minimiser(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hessian: Tensor, target: Tensor) -> Tensor:
         size = target.shape[-1]
+        problem = Problem.of(hessian)
         parts = torch.split(target.reshape(-1, size), max(1, _LARGEST_PART // size))
-        code = torch.cat([_solved(hessian, part).to(target.dtype) for part in parts])
-        ctx.save_for_backward(hessian, code)
+        code = torch.cat([_solved(problem, part).to(target.dtype) for part in parts])
+        ctx.save_for_backward(code)
+        ctx.problem, ctx.dtype = problem, hessian.dtype
         return code.reshape(target.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        hessian, code = ctx.saved_tensors
-        problem = _Problem.of(hessian)
+        (code,) = ctx.saved_tensors
+        problem: Problem = ctx.problem
         right = problem.scale * gradient.reshape(code.shape).double()
         dual = problem.scale * problem.solve_on(code > 0, right, right.abs().amax(1))
         with torch.autocast(code.device.type, enabled=False):
             outer = dual.to(code.dtype).mT @ code
-        return -(outer + outer.mT).to(hessian.dtype) / 2, dual.to(code.dtype).reshape(gradient.shape)
+        return -(outer + outer.mT).to(ctx.dtype) / 2, dual.to(code.dtype).reshape(gradient.shape)
 
 
 @dataclass(frozen=True)
-class _Problem:
+class Problem:
     """What all samples share: ``H = SHS`` in float64, with the diagonal 1.
 
     Attributes:
@@ -95,7 +97,7 @@ class _Problem:
     condition: float
 
     @classmethod
-    def of(cls, hessian: Tensor) -> "_Problem":
+    def of(cls, hessian: Tensor) -> "Problem":
         """That of H as it was given."""
         unit, scale = _unit_diagonal(hessian)
         inverse, failed = torch.linalg.inv_ex(unit)
@@ -114,14 +116,13 @@ class _Problem:
 
 
 @torch.no_grad()
-def solve(hessian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def solve(problem: Problem, target: Tensor) -> tuple[Tensor, Tensor]:
     """The codes ``(N, k)`` of the targets ``(N, k)`` in float64, and how far each is from optimal ``(N,)``.
 
     The residual is the largest change of a code that is made optimal given the others, relative to the largest code
     (codes being measured in atoms of unit norm, ``H_ii = 1``); it is above 1e-11 only for a sample that was given up.
     A sample that holds NaN or infinity has the code NaN.
     """
-    problem = _Problem.of(hessian)
     unit, scale = problem.hessian, problem.scale
     target = scale * target.double()
     code, residual = torch.full_like(target, torch.nan), target.new_zeros(len(target))
@@ -145,9 +146,9 @@ def solve(hessian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return code * scale, residual
 
 
-def _solved(hessian: Tensor, target: Tensor) -> Tensor:
+def _solved(problem: Problem, target: Tensor) -> Tensor:
     """The codes of :func:`solve`; a warning, the same every time so that it is shown once, if a sample was given up."""
-    code, residual = solve(hessian, target)
+    code, residual = solve(problem, target)
     if (residual > TOLERANCE).any():
         warnings.warn(
             f"some codes are not solved to {TOLERANCE:g} of the largest: their atoms are nearly dependent, so a larger "
