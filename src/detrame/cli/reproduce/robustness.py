@@ -1,6 +1,7 @@
 """`detrame reproduce uap` and `detrame reproduce noise`."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from detrame.cli.show import print_document, print_robustness
 from detrame.errors import Failure
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
-    from detrame.experiments.robustness import Measured, Network
+    from detrame.experiments.robustness import Measured, Network, Settings
 
 Runs = Annotated[Path, typer.Option(help="Where `detrame reproduce accuracy` trained the networks.")]
 Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation, or one draw of noise, for each.")]
@@ -49,22 +50,13 @@ def uap(
         detrame reproduce uap --models plainnet9 --dataset cifar10 --crafting 1000 --images 1000 --out uap.html
     """
     from detrame.experiments.robustness import Settings, tables
-    from detrame.training.files import ready_to_write
 
     settings = Settings(crafting=crafting, images=images, seeds=tuple(numbers("--seeds", seeds)), passes=passes)
-    chosen = names(models)
-    if out is not None:
-        ready_to_write(out)
+    table = _Table(tables.UAP, dataset, names(models), results, out, as_json)
     if show:
-        need_stored(results)
+        table.show()
     else:
-        networks = _trained(dataset, chosen, runs)
-        if dry_run:
-            _list(tables.missing(networks, tables.UAP, settings, results), as_json)
-            return
-        tell = None if as_json else _tell
-        tables.run_missing(networks, tables.UAP, settings, results, device=device, minutes=budget, on_result=tell)
-    _show(tables.UAP, dataset, chosen, results, out, as_json)
+        table.measure(settings, runs, device, budget, dry_run=dry_run)
 
 
 def noise(
@@ -86,22 +78,72 @@ def noise(
     Example: detrame reproduce noise --models plainnet9,resnet20 --dataset cifar10 --images 1000
     """
     from detrame.experiments.robustness import Settings, tables
-    from detrame.training.files import ready_to_write
 
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
-    chosen = names(models)
-    if out is not None:
-        ready_to_write(out)
+    table = _Table(tables.NOISE, dataset, names(models), results, out, as_json)
     if show:
-        need_stored(results)
+        table.show()
     else:
-        networks = _trained(dataset, chosen, runs)
+        table.measure(settings, runs, device, budget, dry_run=dry_run)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What both commands do with the figures of some attacks on some networks."""
+
+    attacks: tuple[str, ...]
+    dataset: str | None
+    models: list[str] | None
+    results: Path
+    out: Path | None
+    as_json: bool
+
+    def measure(self, settings: "Settings", runs: Path, device: str, budget: float | None, *, dry_run: bool) -> None:
+        """Take the missing measurements, or list them, and print all."""
+        from detrame.experiments.robustness import tables
+
+        self._check_out()
+        networks = _trained(self.dataset, self.models, runs)
         if dry_run:
-            _list(tables.missing(networks, tables.NOISE, settings, results), as_json)
+            _list(tables.missing(networks, self.attacks, settings, self.results), self.as_json)
             return
-        tell = None if as_json else _tell
-        tables.run_missing(networks, tables.NOISE, settings, results, device=device, minutes=budget, on_result=tell)
-    _show(tables.NOISE, dataset, chosen, results, out, as_json)
+        tell = None if self.as_json else _tell
+        tables.run_missing(
+            networks, self.attacks, settings, self.results, device=device, minutes=budget, on_result=tell
+        )
+        self._print()
+
+    def show(self) -> None:
+        """Print what is stored."""
+        self._check_out()
+        need_stored(self.results)
+        self._print()
+
+    def _check_out(self) -> None:
+        from detrame.training.files import ready_to_write
+
+        if self.out is not None:
+            ready_to_write(self.out)
+
+    def _print(self) -> None:
+        from detrame.experiments.reproduce import cells
+        from detrame.experiments.robustness import page, tables
+        from detrame.experiments.robustness.stored import stored
+
+        wanted = set(cells(self.dataset, self.models))
+        found = [one for name in self.attacks for one in stored(self.results, name)]
+        found = [one for one in found if (one.model, one.dataset) in wanted]
+        if not found:
+            again = f"detrame reproduce {self.attacks[0]}"
+            raise Failure(f"nothing is stored yet of these networks in {self.results}: `{again}` measures it")
+        if self.out is not None:
+            page.write(found, self.out)
+        if self.as_json:
+            print_document([row.document() for row in tables.rows(found)])
+            return
+        print_robustness(tables.rows(found))
+        if self.out is not None:
+            print(self.out)
 
 
 def _trained(dataset: str | None, models: list[str] | None, runs: Path) -> "list[Network]":
@@ -129,30 +171,3 @@ def _list(left: "list[tuple[Network, str]]", as_json: bool) -> None:
 
 def _tell(measured: "Measured") -> None:
     print(f"{measured.model} {measured.activation} on {measured.dataset}, {measured.attack}: {measured.seconds:.1f} s")
-
-
-def _show(
-    attacks: tuple[str, ...],
-    dataset: str | None,
-    models: list[str] | None,
-    results: Path,
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    from detrame.experiments.reproduce import cells
-    from detrame.experiments.robustness import page, tables
-    from detrame.experiments.robustness.stored import stored
-
-    wanted = set(cells(dataset, models))
-    found = [one for name in attacks for one in stored(results, name) if (one.model, one.dataset) in wanted]
-    if not found:
-        again = f"detrame reproduce {attacks[0]}"
-        raise Failure(f"nothing is stored yet of these networks in {results}: `{again}` measures it")
-    if out is not None:
-        page.write(found, out)
-    if as_json:
-        print_document([row.document() for row in tables.rows(found)])
-        return
-    print_robustness(tables.rows(found))
-    if out is not None:
-        print(out)
