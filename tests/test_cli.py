@@ -66,6 +66,15 @@ def test_exit_status_of_an_error(
     assert capsys.readouterr().err == f"detrame: {error}\n"
 
 
+def test_ctrl_c_ends_in_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(**options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("detrame.models.list_models", interrupt)
+    assert cli.run(["models"]) == 130
+    assert capsys.readouterr().err.strip() == "detrame: interrupted"
+
+
 def test_a_bug_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**options: object) -> None:
         raise ZeroDivisionError

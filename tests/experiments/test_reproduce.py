@@ -133,9 +133,9 @@ def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
     small_table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "1e-9"]) == 1
-    assert (
-        "stopped in epoch 1, after step 1, of runs/reproduce/accuracy/digits/plainnet3-relu" in capsys.readouterr().err
-    )
+    line = capsys.readouterr().err
+    assert "stopped in epoch 1, after step 1, of runs/reproduce/accuracy/digits/plainnet3-relu" in line
+    assert line.endswith(": type the same again to go on\n")  # resuming the runs alone would store no result
     assert stored(Path("results")) == []
     run_missing(recipes([("plainnet3", "digits")], [0]), Path("results"), Path("runs/reproduce/accuracy"), device="cpu")
     assert len(stored(Path("results"))) == 2

@@ -68,14 +68,17 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
+INTERRUPTED = 130  # the status of a program that Ctrl-C ended
+
+
 def run(args: list[str]) -> int:
     """Run the command line on `args` and return its exit status."""
     try:
         status = typer.main.get_command(app).main(args or ["--help"], prog_name="detrame", standalone_mode=False)
     except typer.Exit as stop:
-        return stop.exit_code
+        status = stop.exit_code
     except (typer.Abort, KeyboardInterrupt):
-        return _complain("interrupted", 1)
+        status = INTERRUPTED
     except ValueError as error:
         return _complain(error, 2)
     except (Failure, OSError) as error:
@@ -86,6 +89,8 @@ def run(args: list[str]) -> int:
         if "memory" in str(error):  # PyTorch's own error, on the CPU and on a GPU
             return _complain("there is not enough memory for this: take a smaller batch_size or width", 1)
         raise
+    if status == INTERRUPTED:  # which is also what typer makes of Ctrl-C, without a word
+        return _complain("interrupted", INTERRUPTED)
     return status if isinstance(status, int) else 0
 
 

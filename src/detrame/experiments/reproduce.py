@@ -15,6 +15,7 @@ from detrame.experiments.results import Result, record, result_name, stored
 from detrame.experiments.spread import Spread
 from detrame.models import ModelInfo, list_models
 from detrame.training import OnEpoch, Recipe, Run, load, plan, resume_all
+from detrame.training.loop import Stopped
 
 ACTIVATIONS = ("relu", "qmetric")
 # How many networks train side by side on a GPU: enough to fill it, few enough that an interruption costs little.
@@ -99,7 +100,7 @@ def run_missing(
     """Train what has no result yet, resuming what was cut short, and store each result as it comes.
 
     A run's folder is `runs` / the name of its result. With `timed`, which measures a finished run, no run shares the
-    device with another. After `minutes` it ends in the Failure that `resume_all` gives.
+    device with another. After `minutes` it ends in a Failure that says how to go on.
     """
     end = None if minutes is None else monotonic() + 60 * minutes
     left = missing(wanted, results, table=table)
@@ -113,6 +114,8 @@ def run_missing(
                 on_epoch=on_epoch,
                 minutes=None if end is None else (end - monotonic()) / 60,
             )
+        except Stopped as stopped:  # what goes on has to be stored too
+            raise Stopped(stopped.where, "type the same again to go on") from None
         finally:
             for folder in folders:
                 if (run := load(folder)).finished:

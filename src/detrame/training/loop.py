@@ -107,7 +107,11 @@ def resume_all(
 
 
 class Stopped(Failure):
-    """Training was told to stop, and did, with a checkpoint."""
+    """Training was told to stop, and did, with a checkpoint: where, and what to do to go on."""
+
+    def __init__(self, where: str, again: str = "") -> None:
+        super().__init__(f"{where}: {again}" if again else where)
+        self.where = where
 
 
 def _device(run: Run) -> torch.device:

@@ -53,7 +53,7 @@ def uap(
 
     settings = Settings(crafting=crafting, images=images, seeds=tuple(numbers("--seeds", seeds)), passes=passes)
     table = _Table(tables.UAP, dataset, names(models), results, out, as_json)
-    if show:
+    if show and not dry_run:
         table.show()
     else:
         table.measure(settings, runs, device, budget, dry_run=dry_run)
@@ -81,7 +81,7 @@ def noise(
 
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
     table = _Table(tables.NOISE, dataset, names(models), results, out, as_json)
-    if show:
+    if show and not dry_run:
         table.show()
     else:
         table.measure(settings, runs, device, budget, dry_run=dry_run)
