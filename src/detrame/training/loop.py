@@ -100,7 +100,8 @@ def resume_all(
             failures += _side_by_side(trainings)
         for failure in failures:
             if isinstance(failure, Stopped):
-                raise Failure(f"{failure}: continue with `detrame train --resume {os.path.commonpath(paths)}`")
+                again = f"continue with `detrame train --resume {os.path.commonpath(paths)}`"
+                raise Stopped(failure.where, again)
     if failures:
         raise failures[0]
     return [load(path) for path in paths]
