@@ -7,6 +7,7 @@ import pytest
 
 from detrame.experiments.bench import store
 from detrame.experiments.bench.steps import Steps
+from detrame.experiments.spread import Spread
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "speed.md").read_text()
@@ -38,6 +39,25 @@ def other_line(model: str) -> str:
 )
 def test_epochs_and_seeds_are_the_stored_ones(model: str) -> None:
     assert other_line(model) in PAGE
+
+
+@pytest.mark.parametrize("what", ["epoch", "seeds", "accuracy"])
+def test_the_page_names_the_commit_of_every_measurement(what: str) -> None:
+    for path in (FOLDER / what).iterdir():
+        assert json.loads(path.read_text())["environment"]["commit"][:7] in PAGE
+
+
+def test_the_accuracies_and_throughputs_in_words_are_the_stored_ones() -> None:
+    found = json.loads((FOLDER / "accuracy" / "plainnet9.json").read_text())
+    words = " ".join(PAGE.split())
+    for scores in (found["ours"], found["float32"]):
+        assert " ".join(Spread.of(scores).text(2).split()) in words
+    seeds = {path.stem: json.loads(path.read_text()) for path in (FOLDER / "seeds").iterdir()}
+    speedups = {name: [one[a]["research_speedup"] for a in ("relu", "qmetric")] for name, one in seeds.items()}
+    residual = [*speedups["resnet8"], *speedups["resnet20"]]
+    assert f"{min(residual):.0f} to {max(residual):.0f} times as many images a second" in words
+    relu, qmetric = speedups["plainnet3"]
+    assert f"with Q-Metric {qmetric:.1f} times research code, not 10 ({relu:.1f} with ReLU)" in words
 
 
 @pytest.mark.parametrize("steps", STEPS, ids=lambda steps: steps.model)

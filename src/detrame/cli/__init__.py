@@ -12,6 +12,7 @@ import typer
 from detrame.cli import attack, bench, data, reproduce, train
 from detrame.errors import Failure
 
+INTERRUPTED = 130  # the status of a program that Ctrl-C ended
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 for command in (train.train, train.compare, train.evaluate, attack.attack, train.report, bench.bench):
     app.command()(command)
@@ -66,9 +67,6 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:]))
-
-
-INTERRUPTED = 130  # the status of a program that Ctrl-C ended
 
 
 def run(args: list[str]) -> int:
