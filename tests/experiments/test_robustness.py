@@ -236,6 +236,33 @@ def test_reproduce_uap(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert cli.run(["reproduce", "uap", "--show", "--models", "plainnet6", "--json"]) == 2
 
 
+def test_reproduce_attacks(
+    on_digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(measure, "checks", partial(checks, queries=20))
+    monkeypatch.setattr(tables, "EACH_IMAGE", ("pgd", "deepfool"))  # in place of AutoAttack, which takes minutes
+    monkeypatch.setattr(tables, "EACH_IMAGE_RADII", (0.05, 0.2))
+    assert cli.run(["reproduce", "attacks", "--show"]) == 1
+    assert "results has no results" in capsys.readouterr().err
+    options = ["--images", "8", "--device", "cpu"]
+    assert cli.run(["reproduce", "attacks", "--out", "attacks.html", *options]) == 0
+    text = capsys.readouterr().out
+    assert "plainnet3 relu on digits, pgd:" in text
+    assert text.count("an attack on the twin is no better") == 1  # the ReLU network has none
+    assert "an attack on the twin is no better" in Path("attacks.html").read_text()
+    assert cli.run(["reproduce", "attacks", "--dry-run", *options]) == 0
+    assert "0 measurements are missing" in capsys.readouterr().out
+    for found in stored(Path("results"), "pgd"):
+        names = [check.name for check in found.checks]
+        assert len(set(names)) == len(names) == {"relu": 3, "qmetric": 6}[found.activation]
+    assert all(not found.checks for found in stored(Path("results"), "deepfool"))
+    assert cli.run(["reproduce", "attacks", "--show", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {(row["attack"], row["radius"]) for row in rows} == {
+        (a, r) for a in ("pgd", "deepfool") for r in (0.05, 0.2)
+    }
+
+
 def test_a_call_cut_short_loses_one_strength_at_most(
     network: Network, on_digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

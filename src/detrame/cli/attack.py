@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers, once
-from detrame.cli.show import print_document, print_robustness
+from detrame.cli.show import print_checks, print_document, print_robustness
 
 Unit = Annotated[
     str | None,
@@ -66,7 +66,6 @@ def attack(
     from detrame.experiments.robustness.measure import known_attack
     from detrame.experiments.robustness.stored import document
     from detrame.experiments.robustness.tables import rows
-    from detrame.robustness.trust import verdict
     from detrame.training.files import ready_to_write
 
     radii, ratios = values("--radius", radius), values("--noise", noise)
@@ -106,8 +105,7 @@ def attack(
     fewer = {one.dataset: one.settings.images for one in measured if one.settings.images < images}
     for dataset, count in fewer.items():
         print(f"on {dataset}, measured on all {count} test images: there are no more")
-    for network, found in checked:
-        print("\n".join([f"{network.label}: {verdict(found)}", *(f"  {one}" for one in found)]))
+    print_checks((network.label, found) for network, found in checked)
     if out is not None:
         print(out)
 

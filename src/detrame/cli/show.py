@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
     from detrame.experiments.robustness.tables import Row as RobustnessRow
     from detrame.experiments.timing import Row as TimingRow
     from detrame.models import ModelInfo
+    from detrame.robustness.trust import Check
     from detrame.training import Epoch, OnEpoch, Run
 
 
@@ -99,6 +100,14 @@ def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
         figures = [published, ours, str(row.n), f"{row.accuracy:.2f}", f"{row.clean:.2f}"]
         table.add_row(row.label, row.dataset, row.attack, row.strength, *figures)
     _print(table)
+
+
+def print_checks(checked: "Iterable[tuple[str, Sequence[Check]]]") -> None:
+    """What the checks on hidden gradients say of each network, and each of them below it."""
+    from detrame.robustness.trust import verdict
+
+    for label, checks in checked:
+        print("\n".join([f"{label}: {verdict(checks)}", *(f"  {check}" for check in checks)]))
 
 
 def print_ddl(rows: "Sequence[DDLRow]") -> None:

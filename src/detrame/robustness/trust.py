@@ -5,6 +5,7 @@ has to be the stronger if gradients tell the truth; where it is not, the accurac
 """
 
 import copy
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -89,7 +90,7 @@ def checks(
     ]
 
 
-def verdict(found: list[Check]) -> str:
+def verdict(found: Sequence[Check]) -> str:
     """What the checks say together, in one sentence."""
     failed = [check.name for check in found if check.holds is False]
     if failed:

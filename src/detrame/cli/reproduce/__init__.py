@@ -30,6 +30,7 @@ TABLES = (
     depth.depth,
     robustness.uap,
     robustness.noise,
+    robustness.attacks,
     page.page,
 )
 for table in TABLES:

@@ -1,4 +1,4 @@
-"""`detrame reproduce uap` and `detrame reproduce noise`."""
+"""`detrame reproduce uap`, `detrame reproduce noise` and `detrame reproduce attacks`."""
 
 import sys
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import typer
 from detrame.cli.arguments import AsJson, Device, numbers
 from detrame.cli.reproduce.options import Budget, Dataset, Models, Results, Show, names, need_stored
 from detrame.cli.reproduce.runs import FOLDER
-from detrame.cli.show import print_document, print_robustness
+from detrame.cli.show import print_checks, print_document, print_robustness
 from detrame.errors import Failure
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
@@ -52,7 +52,7 @@ def uap(
     from detrame.experiments.robustness import Settings, tables
 
     settings = Settings(crafting=crafting, images=images, seeds=tuple(numbers("--seeds", seeds)), passes=passes)
-    table = _Table(tables.UAP, dataset, names(models), results, out, as_json)
+    table = _Table("uap", tables.UAP, dataset, names(models), results, out, as_json)
     if show and not dry_run:
         table.show()
     else:
@@ -80,7 +80,37 @@ def noise(
     from detrame.experiments.robustness import Settings, tables
 
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
-    table = _Table(tables.NOISE, dataset, names(models), results, out, as_json)
+    table = _Table("noise", tables.NOISE, dataset, names(models), results, out, as_json)
+    if show and not dry_run:
+        table.show()
+    else:
+        table.measure(settings, runs, device, budget, dry_run=dry_run)
+
+
+def attacks(
+    dataset: Dataset = None,
+    models: Models = None,
+    seeds: Annotated[str, typer.Option(metavar="0,1,...", help="One random start for each.")] = "0",
+    images: Images = 1000,
+    runs: Runs = FOLDER / "accuracy",
+    budget: Budget = None,
+    dry_run: DryMeasurement = False,
+    show: Show = False,
+    results: Results = Path("results"),
+    out: Out = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Attack each image by itself (PGD, AutoAttack), and check that no network only hides its gradients.
+
+    The paper has no such table: it is what an accuracy under attack has to stand up to. It needs the extra `attacks`.
+
+    Example: detrame reproduce attacks --models plainnet9 --dataset cifar10 --images 100
+    """
+    from detrame.experiments.robustness import Settings, tables
+
+    settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
+    table = _Table("attacks", tables.EACH_IMAGE, dataset, names(models), results, out, as_json)
     if show and not dry_run:
         table.show()
     else:
@@ -89,8 +119,9 @@ def noise(
 
 @dataclass(frozen=True)
 class _Table:
-    """What both commands do with the figures of some attacks on some networks."""
+    """What all three commands do with the figures of some attacks on some networks."""
 
+    name: str
     attacks: tuple[str, ...]
     dataset: str | None
     models: list[str] | None
@@ -134,7 +165,7 @@ class _Table:
         found = [one for name in self.attacks for one in stored(self.results, name)]
         found = [one for one in found if (one.model, one.dataset) in wanted]
         if not found:
-            again = f"detrame reproduce {self.attacks[0]}"
+            again = f"detrame reproduce {self.name}"
             raise Failure(f"nothing is stored yet of these networks in {self.results}: `{again}` measures it")
         if self.out is not None:
             page.write(found, self.out)
@@ -142,6 +173,7 @@ class _Table:
             print_document([row.document() for row in tables.rows(found)])
             return
         print_robustness(tables.rows(found))
+        print_checks((one.label, one.checks) for one in found if one.checks)
         if self.out is not None:
             print(self.out)
 

@@ -118,6 +118,7 @@ class Measured:
         changed: some test images that universal perturbations change.
         perturbations: of the first seed, for each radius, in pixels: ``(K, C, H, W)``.
         name: of the run, where others share its network and activation.
+        checks: whether the network hides its gradients, where that was looked into.
     """
 
     model: str
@@ -135,6 +136,7 @@ class Measured:
     changed: list[Changed] = field(default_factory=list)
     perturbations: Tensor | None = field(default=None, compare=False)
     name: str = ""
+    checks: list[Check] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -151,6 +153,7 @@ class Measured:
             seconds=self.seconds + other.seconds,
             changed=self.changed + [one._replace(place=one.place + places) for one in other.changed],
             perturbations=torch.cat(both) if len(both) == 2 else None,
+            checks=self.checks + other.checks,
         )
 
 

@@ -20,6 +20,7 @@ from detrame.experiments.robustness.measure import Figure, Measured
 from detrame.experiments.robustness.tables import Row, rows
 from detrame.inference import as_pixels
 from detrame.robustness import perturbed
+from detrame.robustness.trust import verdict
 from detrame.training.files import ready_to_write, write_text
 
 NAMES = {
@@ -83,6 +84,7 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
         facts=_facts(measurements),
         charts=charts,
         rows=rows(measurements),
+        checked=[(one.label, verdict(one.checks), one.checks) for one in measurements if one.checks],
         galleries=[gallery for one in measurements if (gallery := _gallery(one))],
         style=chart_style + style,
     )

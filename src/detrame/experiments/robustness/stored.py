@@ -10,6 +10,7 @@ from torch import Tensor
 
 from detrame.errors import Failure, why_not
 from detrame.experiments.robustness.measure import Changed, Figure, Measured, Settings
+from detrame.robustness.trust import Check
 from detrame.training.files import read_tensors, write_tensors, write_text
 
 
@@ -34,6 +35,7 @@ def document(measured: Measured) -> dict[str, Any]:
         "figures": figures,
         "settings": asdict(measured.settings),
         "changed": [*map(list, plain["changed"])],
+        "checks": [check._asdict() for check in plain["checks"]],
     }
 
 
@@ -52,6 +54,7 @@ def read(path: Path) -> Measured:
             "figures": [Figure(**figure) for figure in found["figures"]],
             "settings": Settings(**settings),
             "changed": [Changed(*one) for one in found["changed"]],
+            "checks": [Check(**check) for check in found["checks"]],
         }
         return Measured(**(found | parts), perturbations=_perturbations(path.with_suffix(".safetensors")))
     except (ValueError, KeyError, TypeError) as error:

@@ -1,7 +1,7 @@
 """The paper's claims on robustness: the networks, radii and noise they take, and our figures beside its own."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -12,13 +12,15 @@ from detrame.errors import Failure
 from detrame.experiments import paper
 from detrame.experiments.reproduce import ACTIVATIONS, cells
 from detrame.experiments.robustness.measure import Bench, Figure, Measured, Settings
-from detrame.experiments.robustness.networks import Network, trained
+from detrame.experiments.robustness.networks import Network, trained, twin
 from detrame.experiments.robustness.stored import path_of, read, store
 from detrame.experiments.spread import Spread
 from detrame.robustness import UNITS, Ball
 
-UAP, NOISE = ("uap", "uap-gradient"), ("noise",)
+UAP, NOISE, EACH_IMAGE = ("uap", "uap-gradient"), ("noise",), ("pgd", "autoattack")
+CHECKED = "pgd"  # with which the checks on hidden gradients are made, at the smallest radius
 RADII = tuple(grey / 255 for grey in (1, 2, 4, 6, 8, 10))  # in pixels, beside the paper's xi in either unit
+EACH_IMAGE_RADII = tuple(grey / 255 for grey in (1, 2, 4, 8))  # in pixels
 Strength = tuple[str, float]  # unit, and radius or noise ratio
 NOISE_RATIOS = tuple(10 ** (decibel / 10) for decibel in (-40, -35, -30, -25, -20, -15, -10))
 # The networks of the paper's row and of its two figures; of residual ones, the deepest that is trained.
@@ -133,6 +135,10 @@ def run_missing(
         for group in _jobs(strengths, attack, bench.device):
             tick()
             part = _measure(bench, attack, group, tick)
+            if attack == CHECKED and group == [("pixels", min(EACH_IMAGE_RADII))]:
+                part = replace(
+                    part, checks=bench.check(network.ball(min(EACH_IMAGE_RADII), "pixels"), twin(network, networks))
+                )
             measured = part if measured is None else measured.joined(part)
             store(measured, results)
         if on_result is not None and measured is not None:
@@ -166,6 +172,8 @@ def _so_far(network: Network, attack: str, settings: Settings, results: Path) ->
 def _wanted(network: Network, attack: str) -> list[Strength]:
     if attack == "noise":
         return [(unit, ratio) for unit in UNITS for ratio in NOISE_RATIOS]
+    if attack in EACH_IMAGE:
+        return [("pixels", radius) for radius in EACH_IMAGE_RADII]
     return [(ball.unit, ball.radius) for ball in balls(network)]
 
 
@@ -176,8 +184,8 @@ def _strength(figure: Figure) -> Strength:
 
 
 def _jobs(strengths: list[Strength], attack: str, device: str) -> list[list[Strength]]:
-    """What is measured at once: on a GPU, which small batches leave idle, all radii; else one strength."""
-    if attack != "noise" and torch.device(device).type == "cuda":
+    """What is measured at once: on a GPU, which small batches leave idle, all universal radii; else one strength."""
+    if attack in UAP and torch.device(device).type == "cuda":
         return [strengths]
     return [[strength] for strength in strengths]
 
