@@ -5,14 +5,20 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from detrame import cli
+from detrame.data import load as load_dataset
+from detrame.data.dataset import Split
 from detrame.errors import Failure
+from detrame.experiments import networks
+from detrame.models import read_pretrained
 from detrame.training import Recipe, load, plan
 from detrame.training.files import ready_to_write, write_text
 from detrame.training.step import Step
@@ -57,6 +63,18 @@ def test_train_evaluate_and_report(inside: Path, capsys: pytest.CaptureFixture[s
     assert cli.run(["report", "runs", "--out", "page.html"]) == 0
     assert capsys.readouterr().out == "page.html\n"
     assert (inside / "page.html").exists()
+
+
+def test_evaluate_a_network_of_the_package(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pictures = Split(torch.zeros(20, 3, 32, 32, dtype=torch.uint8), torch.zeros(20, dtype=torch.long))
+    black = replace(load_dataset("digits"), train=pictures, test=pictures)
+    monkeypatch.setattr(networks, "load_dataset", lambda name: black)
+    assert cli.run(["evaluate", "resnet8:relu", "--json", "--device", "cpu"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["run"] == "resnet8:relu"
+    assert row["accuracy"] in (0, 100)  # twenty times the same image
+    assert row["recorded"] == read_pretrained("resnet8", "relu", "cifar10")[1]["scores"]["last"]
+    assert row["images"] == 20
 
 
 def test_json_holds_the_summary_and_the_runs(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +234,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["compare", "plainet9"], 2, "did you mean 'plainnet9'"),
     (["compare", "--seeds", ""], 2, "--seeds takes whole numbers"),
     (["evaluate"], 2, "Missing argument 'RUN'"),
-    (["evaluate", "{here}/nowhere"], 1, "nowhere is not a folder"),
+    (["evaluate", "{here}/nowhere"], 2, "nowhere is neither a folder of runs nor a trained network of the package"),
     (["evaluate", "{here}/damaged"], 1, "is not finished: continue it with"),
     (["evaluate", "{run}", "--device", "tpu"], 2, "unknown device 'tpu'"),
     (["report"], 2, "Missing argument 'RUNS...'"),

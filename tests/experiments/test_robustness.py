@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,16 @@ import torch
 
 from detrame import cli, inference
 from detrame.errors import Failure
-from detrame.experiments import paper
+from detrame.experiments import networks, paper
+from detrame.experiments.networks import Network, named, trained, twin
 from detrame.experiments.results import result_name
 from detrame.experiments.robustness import (
     Bench,
     Measured,
-    Network,
     Settings,
     measure,
-    named,
-    networks,
     page,
     tables,
-    trained,
-    twin,
 )
 from detrame.experiments.robustness.measure import Figure
 from detrame.experiments.robustness.stored import path_of, read, store, stored
@@ -205,7 +202,7 @@ def on_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: dict[str, l
         there = folder == Path("runs/reproduce/accuracy")  # where `detrame reproduce accuracy` trains
         return networks[activation] if there and model == "plainnet3" else None
 
-    for module in ("detrame.experiments.robustness", "detrame.experiments.robustness.tables"):
+    for module in ("detrame.experiments.networks", "detrame.experiments.robustness.tables"):
         monkeypatch.setattr(f"{module}.trained", found)
     monkeypatch.setattr(tables, "RADII", (0.05,))
     monkeypatch.setattr(tables, "NOISE_RATIOS", (0.01, 0.1))
@@ -287,7 +284,7 @@ def test_a_call_cut_short_loses_one_strength_at_most(
     assert found.perturbations is not None
     assert whole.perturbations is not None
     assert torch.allclose(found.perturbations, whole.perturbations, atol=1e-3)
-    other = Network(network.recipe, "another run", network.run)
+    other = replace(network, source="another run")
     assert len(tables.missing([network, other], ["uap-gradient"], settings, on_digits)) == 1
 
 
@@ -351,7 +348,7 @@ def test_several_runs_of_one_network_are_told_apart(
     other = str(runs["qmetric"][0].path)
     assert cli.run(["attack", *paths, other, *arguments, "--out", str(tmp_path / "page.html")]) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    for label in ("plainnet3 relu first ", "plainnet3 relu second ", "plainnet3 qmetric  "):
+    for label in ("plainnet3 relu first  ", "plainnet3 relu second  ", "plainnet3 qmetric  "):
         assert sum(line.startswith(label) for line in lines) == 1
     assert "plainnet3 relu second" in (tmp_path / "page.html").read_text()
     assert cli.run(["attack", *paths, paths[0] + "/", *arguments]) == 2

@@ -59,6 +59,10 @@ def models(
         show.print_document([{"model": name, **cost} for name, cost in costs.items()])
     else:
         show.print_models(infos)
+        size = f"{image_size}x{image_size}"
+        print(
+            f"Q-Metric ReLUs of {iterations} iterations; images {size}, {in_channels} channels, {num_classes} classes"
+        )
 
 
 def main() -> None:

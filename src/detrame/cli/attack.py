@@ -1,13 +1,14 @@
 """`detrame attack`: trained networks under attack, side by side."""
 
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers, once
-from detrame.cli.show import print_checks, print_document, print_robustness
+from detrame.cli.show import print_checks, print_document, print_robustness, tell_measured
 
 Unit = Annotated[
     str | None,
@@ -62,7 +63,8 @@ def attack(
 
         detrame attack runs/NAME --noise 0.001,0.01 --unit pixels --out page.html
     """
-    from detrame.experiments.robustness import Bench, Settings, named, page, told_apart, twin
+    from detrame.experiments.networks import named, told_apart, twin
+    from detrame.experiments.robustness import Bench, Settings, page
     from detrame.experiments.robustness.measure import known_attack
     from detrame.experiments.robustness.stored import document
     from detrame.experiments.robustness.tables import rows
@@ -91,8 +93,12 @@ def attack(
     for network in networks:
         bench = Bench(network, settings.within(network.dataset), device)
         balls = [network.ball(value, unit, norm) for value in radii]
-        measured += [bench.attack(name, balls) for name in chosen if balls]
-        measured += [bench.noise(ratios, [unit])] if ratios else []
+        jobs = [partial(bench.attack, name, balls) for name in chosen if balls]
+        jobs += [partial(bench.noise, ratios, [unit])] if ratios else []
+        for job in jobs:
+            measured.append(job())
+            if not as_json:
+                tell_measured(measured[-1])
         if check:
             checked.append((network, bench.check(network.ball(min(radii), unit, norm), twin(network, networks))))
     if out is not None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
     from detrame.experiments.depth import Row as DepthRow
     from detrame.experiments.plans import Summary
     from detrame.experiments.reproduce import Row
+    from detrame.experiments.robustness import Measured
     from detrame.experiments.robustness.tables import Row as RobustnessRow
     from detrame.experiments.timing import Row as TimingRow
     from detrame.models import ModelInfo
@@ -100,6 +101,11 @@ def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
         figures = [published, ours, str(row.n), f"{row.accuracy:.2f}", f"{row.clean:.2f}"]
         table.add_row(row.label, row.dataset, row.attack, row.strength, *figures)
     _print(table)
+
+
+def tell_measured(measured: "Measured") -> None:
+    """That an attack on a network is over, where several follow one another and each takes its time."""
+    print(f"{measured.label} on {measured.dataset}, {measured.attack}: {measured.seconds:.1f} s", flush=True)
 
 
 def print_checks(checked: "Iterable[tuple[str, Sequence[Check]]]") -> None:

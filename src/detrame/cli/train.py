@@ -127,26 +127,33 @@ def compare(
 
 
 def evaluate(
-    path: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run, or a folder of them.")],
+    name: Annotated[
+        str, typer.Argument(metavar="RUN", help="A finished run, a folder of them, or a network of the package.")
+    ],
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Score trained networks on their test images again, beside what their runs recorded.
+    """Score trained networks on their test images again, beside what was recorded when they were trained.
 
-    Example: detrame evaluate runs/plainnet9
+    Examples:
+
+        detrame evaluate runs/plainnet9
+
+        detrame evaluate plainnet9:qmetric
     """
+    from detrame.experiments.networks import PACKAGE, named
     from detrame.inference import accuracy, predict
-    from detrame.training import find, pick_device
+    from detrame.training import pick_device
 
     place = pick_device(device)
     rows = []
-    for run in find(path):
-        test = run.dataset().test.to(place)
-        measured = accuracy(predict(run.model.to(place), test.images), test.labels)
-        row = {"run": str(run.path), "accuracy": measured, "recorded": run.scores.last, "images": len(test)}
-        rows.append(row)
+    for network in named(name):
+        test = network.dataset.test.to(place)
+        measured = accuracy(predict(network.model.to(place), test.images), test.labels)
+        run = name if network.source == PACKAGE else network.source
+        rows.append({"run": run, "accuracy": measured, "recorded": network.recorded, "images": len(test)})
         if not as_json:
-            print(f"{run.path}: {measured:.2f}% of {len(test)} test images (recorded: {run.scores.last:.2f}%)")
+            print(f"{run}: {measured:.2f}% of {len(test)} test images (recorded: {network.recorded:.2f}%)")
     if as_json:
         print_document(rows)
 

@@ -10,11 +10,12 @@ import typer
 from detrame.cli.arguments import AsJson, Device, numbers
 from detrame.cli.reproduce.options import Budget, Dataset, Models, Results, Show, names, need_stored
 from detrame.cli.reproduce.runs import FOLDER
-from detrame.cli.show import print_checks, print_document, print_robustness
+from detrame.cli.show import print_checks, print_document, print_robustness, tell_measured
 from detrame.errors import Failure
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
-    from detrame.experiments.robustness import Measured, Network, Settings
+    from detrame.experiments.networks import Network
+    from detrame.experiments.robustness import Settings
 
 Runs = Annotated[Path, typer.Option(help="Where `detrame reproduce accuracy` trained the networks.")]
 Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation, or one draw of noise, for each.")]
@@ -138,7 +139,7 @@ class _Table:
         if dry_run:
             _list(tables.missing(networks, self.attacks, settings, self.results), self.as_json)
             return
-        tell = None if self.as_json else _tell
+        tell = None if self.as_json else tell_measured
         tables.run_missing(
             networks, self.attacks, settings, self.results, device=device, minutes=budget, on_result=tell
         )
@@ -180,7 +181,8 @@ class _Table:
 
 def _trained(dataset: str | None, models: list[str] | None, runs: Path) -> "list[Network]":
     """The networks that are there; a line on stderr names each that is not."""
-    from detrame.experiments.robustness import tables, trained
+    from detrame.experiments.networks import trained
+    from detrame.experiments.robustness import tables
 
     found = []
     for model, data, activation in tables.cases(dataset, models, runs):
@@ -199,7 +201,3 @@ def _list(left: "list[tuple[Network, str]]", as_json: bool) -> None:
     for network, attack in left:
         print(f"{network.label} on {network.recipe.dataset}, from {network.source}: {attack}")
     print(f"{len(left)} measurements are missing")
-
-
-def _tell(measured: "Measured") -> None:
-    print(f"{measured.model} {measured.activation} on {measured.dataset}, {measured.attack}: {measured.seconds:.1f} s")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from detrame.data.dataset import Dataset, Split
 from detrame.errors import check_count, unknown
-from detrame.experiments.robustness.networks import Network
+from detrame.experiments.networks import Network
 from detrame.inference import accuracy, as_pixels, predict
 from detrame.robustness import PER_IMAGE, Ball, Crafted, Effect, batched, effect, gradient, noisy, perturbed, sequential
 from detrame.robustness.trust import Check, checks

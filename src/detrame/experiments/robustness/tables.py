@@ -10,9 +10,9 @@ import torch
 
 from detrame.errors import Failure
 from detrame.experiments import paper
+from detrame.experiments.networks import Network, trained, twin
 from detrame.experiments.reproduce import ACTIVATIONS, cells
 from detrame.experiments.robustness.measure import Bench, Figure, Measured, Settings
-from detrame.experiments.robustness.networks import Network, trained, twin
 from detrame.experiments.robustness.stored import path_of, read, store
 from detrame.experiments.spread import Spread
 from detrame.robustness import UNITS, Ball

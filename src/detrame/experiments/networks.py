@@ -26,6 +26,7 @@ class Network:
 
     recipe: Recipe
     source: str
+    recorded: float  # percent of the test images, when it was trained
     run: Run | None = None
     name: str = ""  # of the run, where others share its network and activation
 
@@ -85,7 +86,7 @@ def _kind(network: Network) -> tuple[str, str, str]:
 def named(name: str) -> list[Network]:
     """The networks that `name` stands for: those of the runs in a folder, or one of the package."""
     if Path(name).is_dir():
-        return [Network(run.recipe, str(run.path), run) for run in find(name)]
+        return [Network(run.recipe, str(run.path), run.scores.last, run) for run in find(name)]
     packaged = {_short(file): file for file in pretrained_names()}
     if name not in packaged:
         raise ValueError(
@@ -99,7 +100,7 @@ def trained(model: str, dataset: str, activation: str, runs: Path) -> Network | 
     recipe = default_recipe(model, dataset, activation=activation)
     folder = runs / result_name(recipe)
     if (folder / "result.json").is_file() and (run := load(folder)).recipe == recipe:
-        return Network(recipe, str(folder), run)
+        return Network(recipe, str(folder), run.scores.last, run)
     if f"{model}-{activation}-{dataset}" in pretrained_names():
         return _from_package(model, activation, dataset)
     return None
@@ -107,7 +108,7 @@ def trained(model: str, dataset: str, activation: str, runs: Path) -> Network | 
 
 def _from_package(model: str, activation: str, dataset: str) -> Network:
     _, metadata = read_pretrained(model, activation, dataset)
-    return Network(default_recipe(model, dataset).replace(**metadata["recipe"]), PACKAGE)
+    return Network(default_recipe(model, dataset).replace(**metadata["recipe"]), PACKAGE, metadata["scores"]["last"])
 
 
 def _short(file: str) -> str:
