@@ -7,7 +7,7 @@ import pytest
 from detrame import cli
 from detrame.errors import Failure
 from detrame.experiments import default_recipe, paper, reproduce
-from detrame.experiments.reproduce import Row, accuracy_rows, cells, expected_seconds, missing, recipes, run_missing
+from detrame.experiments.reproduce import Row, accuracy_rows, cells, expected_time, missing, recipes, run_missing
 from detrame.experiments.results import Result, record, result_name, stored
 from detrame.training import Recipe, Scores, train
 from tests.training import tiny
@@ -73,9 +73,9 @@ def test_verdicts(mean: float | None, std: float | None, paper_std: float | None
 def test_expected_time_is_by_the_epoch() -> None:
     recipe = default_recipe("plainnet9", "cifar10", activation="relu")
     known = [result(recipe, 90.0, seconds=200.0), result(recipe.replace(epochs=100), 90.0, seconds=150.0)]
-    assert expected_seconds(recipe.replace(epochs=20), known) == pytest.approx(25)
+    assert expected_time(recipe.replace(epochs=20), known) == (25, known[0].environment["hardware"])
     for other in ({"activation": "qmetric"}, {"dataset": "digits"}, {"width": 0.5}):
-        assert expected_seconds(recipe.replace(**other), known) is None
+        assert expected_time(recipe.replace(**other), known) is None
 
 
 def test_networks_of_different_widths_have_results_of_different_names() -> None:

@@ -56,6 +56,17 @@ def test_a_measured_network(tmp_path: Path) -> None:
     assert row(tmp_path, "plainnet3").step_ms is None
 
 
+def test_a_run_takes_as_long_as_its_steps(tmp_path: Path) -> None:
+    recipe = default_recipe("resnet8", "svhn", activation="relu")
+    assert timing.by_steps(recipe, tmp_path) is None
+    keep(tmp_path, measured())
+    expected = timing.by_steps(recipe, tmp_path)
+    assert expected is not None
+    assert (round(expected[0], 6), expected[1]) == (round(1e-3 * 573 * 160, 6), "H200")
+    for other in ({"width": 0.5}, {"batch_size": 64}, {"iterations": 9}, {"dataset": "digits"}, {"model": "resnet20"}):
+        assert timing.by_steps(recipe.replace(**other), tmp_path) is None
+
+
 def test_a_gpu_goes_before_a_cpu_and_the_paper_s_batch_before_another(tmp_path: Path) -> None:
     on_cpu = [measured(model, device="cpu", hardware="a CPU") for model in ("resnet8", "resnet20")]
     keep(tmp_path, *on_cpu)
@@ -108,6 +119,8 @@ def test_show_prints_what_is_stored(
 def test_what_is_missing_here_is_measured_once(small: Setting, capsys: pytest.CaptureFixture[str]) -> None:
     keep(Path("results"), measured())  # elsewhere
     arguments = ["reproduce", "timing", "--models", "resnet8", "--device", "cpu"]
+    assert cli.run([*arguments, "--dry-run"]) == 0
+    assert capsys.readouterr().out == f"resnet8\nnetworks whose steps are missing on {small.hardware}: 1\n"
     assert cli.run(arguments) == 0
     captured = capsys.readouterr()
     assert f"ours: {small.hardware}, batch 32" in captured.out
@@ -120,6 +133,21 @@ def test_what_is_missing_here_is_measured_once(small: Setting, capsys: pytest.Ca
     quiet = capsys.readouterr()
     assert {row["hardware"] for row in json.loads(quiet.out)} == {small.hardware}
     assert quiet.err == ""
+    two = ["reproduce", "timing", "--models", "resnet8,plainnet3", "--device", "cpu", "--dry-run", "--json"]
+    assert cli.run(two) == 0
+    assert json.loads(capsys.readouterr().out) == [{"model": "plainnet3", "hardware": small.hardware}]
+
+
+def test_a_budget_is_kept_to_the_next_network(
+    small: Setting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = bench.Measurement(lambda model, where: measured(model, hardware=where.hardware))
+    monkeypatch.setitem(bench.MEASUREMENTS, "steps", taken)
+    arguments = ["reproduce", "timing", "--models", "resnet8,plainnet3", "--device", "cpu", "--budget", "1e-9"]
+    assert cli.run(arguments) == 1
+    assert "stopped after 1e-09 minutes" in capsys.readouterr().err
+    assert cli.run([*arguments, "--dry-run"]) == 0
+    assert "plainnet3\n" in capsys.readouterr().out
 
 
 def test_an_unknown_network(small: Setting, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import typer
 from detrame.cli.arguments import AsJson, Device
 from detrame.cli.reproduce.options import Models, Results, names
 from detrame.cli.show import print_document, print_steps
+from detrame.errors import Failure
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.bench import Measured, Setting
@@ -64,9 +65,18 @@ def bench(
 
 
 def measure_told(
-    what: str, models: Sequence[str], where: "Setting", results: Path | None, *, quiet: bool
+    what: str,
+    models: Sequence[str],
+    where: "Setting",
+    results: Path | None,
+    *,
+    quiet: bool,
+    minutes: float | None = None,
 ) -> "list[Measured]":
-    """Measure networks, and tell on stderr how it goes, unless that is to be quiet."""
+    """Measure networks, and tell on stderr how it goes, unless that is to be quiet.
+
+    After `minutes` it ends in a Failure, once the network at hand is measured.
+    """
     from detrame.experiments.bench import measure, prepare
 
     prepare(what, where, results)
@@ -81,4 +91,6 @@ def measure_told(
     for one in measure(what, models, where, results):
         tell(f"{time.monotonic() - start:6.1f} s  {one.model}: {one.line()}")
         done.append(one)
+        if minutes is not None and time.monotonic() - start > 60 * minutes and len(done) < len(models):
+            raise Failure(f"stopped after {minutes:g} minutes: type the same again to measure the rest")
     return done

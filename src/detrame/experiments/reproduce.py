@@ -133,14 +133,14 @@ def _folder(recipe: Recipe, runs: Path, device: str) -> Path:
     return folder
 
 
-def expected_seconds(recipe: Recipe, results: Sequence[Result]) -> float | None:
-    """How long a run may take: as the same network took on the same data, by the epoch; None if it never ran."""
-    known = [
-        result.scores.seconds / result.scores.together / result.recipe.epochs
-        for result in results
-        if _network(result.recipe) == _network(recipe)
-    ]
-    return recipe.epochs * sum(known) / len(known) if known else None
+def expected_time(recipe: Recipe, results: Sequence[Result]) -> tuple[float, str] | None:
+    """Seconds a run may take, as the same network took on the same data, by the epoch, and on which hardware."""
+    known = [result for result in results if _network(result.recipe) == _network(recipe)]
+    if not known:
+        return None
+    epoch = [result.scores.seconds / result.scores.together / result.recipe.epochs for result in known]
+    places = dict.fromkeys(result.environment["hardware"] for result in known)
+    return recipe.epochs * sum(epoch) / len(epoch), " and ".join(places)
 
 
 def _network(recipe: Recipe) -> tuple[object, ...]:

@@ -12,8 +12,9 @@ from detrame.experiments.bench.steps import Steps
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, stored
 from detrame.experiments.spread import Spread
+from detrame.training import Recipe
 
-TRAINING_IMAGES = 50_000  # of CIFAR-10
+TRAINING_IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "svhn": 73_257}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +57,30 @@ def rows(results: Path, models: Sequence[str] | None = None, *, hardware: str | 
     The best is a GPU before a CPU, the paper's batch before another, then the one with the most networks.
     """
     wanted = paper.timed(models)
-    kept = [steps for folder in store.folders(results) if (steps := store.read_steps(folder))]
-    if hardware is not None:
-        kept = [steps for steps in kept if steps[0].environment["hardware"] == hardware]
-    measured = {steps.model: steps for steps in max(kept, key=_worth, default=[])}
+    measured = _measured(results, hardware)
     runs = stored(results)
     return [
         _row(model, activation, measured.get(model), runs) for model in wanted for activation in ("relu", "qmetric")
     ]
+
+
+def by_steps(recipe: Recipe, results: Path) -> tuple[float, str] | None:
+    """Seconds that the steps of a run would take, and on which hardware they were measured; None if they were not."""
+    steps = _measured(results).get(recipe.model)
+    same = default_recipe(recipe.model, "cifar10", activation=recipe.activation) if steps else None
+    if steps is None or same is None or recipe.dataset not in TRAINING_IMAGES:
+        return None
+    if any(getattr(recipe, name) != getattr(same, name) for name in ("iterations", "width", "batch_size")):
+        return None
+    return _seconds(steps, recipe), steps.environment["hardware"]
+
+
+def _measured(results: Path, hardware: str | None = None) -> dict[str, Steps]:
+    """The steps measured on some hardware, or on the best, by network."""
+    kept = [steps for folder in store.folders(results) if (steps := store.read_steps(folder))]
+    if hardware is not None:
+        kept = [steps for steps in kept if steps[0].environment["hardware"] == hardware]
+    return {steps.model: steps for steps in max(kept, key=_worth, default=[])}
 
 
 def _worth(steps: Sequence[Steps]) -> tuple[bool, bool, int]:
@@ -111,6 +128,14 @@ def _training(steps: Steps, activation: str, runs: Sequence[Result]) -> tuple[fl
     ]
     if alone:
         return Spread.of(alone).mean, f"whole runs alone on the device: {len(alone)}"
-    count = math.ceil(TRAINING_IMAGES / steps.batch)
-    step_ms = (steps.relu if activation == "relu" else steps.qmetric).step_ms
-    return step_ms * count * recipe.epochs / 1e3, f"step_ms x {count} steps x {recipe.epochs} epochs"
+    return _seconds(steps, recipe), f"step_ms x {_count(recipe)} steps x {recipe.epochs} epochs"
+
+
+def _seconds(steps: Steps, recipe: Recipe) -> float:
+    step_ms = (steps.relu if recipe.activation == "relu" else steps.qmetric).step_ms
+    return step_ms * _count(recipe) * recipe.epochs / 1e3
+
+
+def _count(recipe: Recipe) -> int:
+    """Steps an epoch."""
+    return math.ceil(TRAINING_IMAGES[recipe.dataset] / recipe.batch_size)

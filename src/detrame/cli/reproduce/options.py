@@ -31,6 +31,7 @@ Budget = Annotated[
     float | None, typer.Option(callback=_above_0, metavar="MINUTES", help="Stop cleanly after this time.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the missing runs and train nothing.")]
+DryMeasurement = Annotated[bool, typer.Option("--dry-run", help="List the missing measurements and take none.")]
 Show = Annotated[bool, typer.Option("--show", help="Print the table from what is stored and run nothing.")]
 Results = Annotated[Path, typer.Option(callback=_folder, help="Where results are stored.")]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, Dataset, Models, Results, Show, names, need_stored
+from detrame.cli.reproduce.options import Budget, Dataset, DryMeasurement, Models, Results, Show, names, need_stored
 from detrame.cli.reproduce.runs import FOLDER
 from detrame.cli.show import print_checks, print_document, print_robustness, tell_measured
 from detrame.errors import Failure
@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
 
 Runs = Annotated[Path, typer.Option(help="Where `detrame reproduce accuracy` trained the networks.")]
 Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation, or one draw of noise, for each.")]
-DryMeasurement = Annotated[bool, typer.Option("--dry-run", help="List the missing measurements and take none.")]
 Images = Annotated[int, typer.Option(help="Test images to measure on.")]
 Out = Annotated[Path | None, typer.Option(help="Also write a page with curves and pictures.")]
 

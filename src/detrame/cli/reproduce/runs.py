@@ -47,16 +47,22 @@ def train_missing(
 
 
 def list_missing(wanted: "list[Recipe]", results: Path, *, as_json: bool, table: str = "accuracy") -> None:
-    """Those of the runs that have no stored result in a table, with the time they may take."""
+    """Those of the runs that have no stored result in a table, with the time they may take.
+
+    That is what runs of the same network took where there are some, and else what its measured steps add up to.
+    """
     from detrame.experiments import reproduce as tables
     from detrame.experiments.results import result_name, stored
+    from detrame.experiments.timing import by_steps
 
     known = stored(results, table=table)
     left = tables.missing(wanted, results, table=table)
-    expected = {result_name(recipe): tables.expected_seconds(recipe, known) for recipe in left}
+    expected = {
+        result_name(recipe): tables.expected_time(recipe, known) or by_steps(recipe, results) for recipe in left
+    }
     if as_json:
-        print_document([{"run": name, "expected_seconds": seconds} for name, seconds in expected.items()])
+        print_document([{"run": name, "expected_seconds": time and time[0]} for name, time in expected.items()])
         return
-    for name, seconds in expected.items():
-        print(f"{name}: " + (f"about {seconds / 60:.1f} minutes" if seconds else "never run before"))
+    for name, time in expected.items():
+        print(f"{name}: " + (f"about {time[0] / 60:.1f} minutes on {time[1]}" if time else "never run before"))
     print(f"{len(expected)} of {len(wanted)} runs are missing")

@@ -1,14 +1,17 @@
 """`detrame reproduce timing`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from detrame.cli.arguments import AsJson, Device
-from detrame.cli.reproduce.options import Models, Results, Show, names, need_stored
+from detrame.cli.reproduce.options import Budget, DryMeasurement, Models, Results, Show, names, need_stored
 from detrame.cli.show import print_document, print_timing
 
 
 def timing(
     models: Models = None,
+    budget: Budget = None,
+    dry_run: DryMeasurement = False,
     show: Show = False,
     results: Results = Path("results"),
     device: Device = "auto",
@@ -27,10 +30,13 @@ def timing(
     from detrame.experiments.timing import rows
 
     wanted, hardware = names(models), None
-    if not show:
+    if dry_run or not show:
         where = bench.setting_on(device)
         left = bench.missing(bench.networks("steps", where, wanted), where, results)
-        measure_told("steps", left, where, results, quiet=as_json)
+        if dry_run:
+            _list(left, where.hardware, as_json=as_json)
+            return
+        measure_told("steps", left, where, results, quiet=as_json, minutes=budget)
         hardware = where.hardware
     table = rows(results, wanted, hardware=hardware)
     if show:
@@ -39,3 +45,10 @@ def timing(
         print_document([vars(row) for row in table])
     else:
         print_timing(table)
+
+
+def _list(left: Sequence[str], hardware: str, *, as_json: bool) -> None:
+    if as_json:
+        print_document([{"model": model, "hardware": hardware} for model in left])
+        return
+    print("\n".join([*left, f"networks whose steps are missing on {hardware}: {len(left)}"]))
