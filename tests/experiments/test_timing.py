@@ -63,7 +63,18 @@ def test_a_run_takes_as_long_as_its_steps(tmp_path: Path) -> None:
     expected = timing.by_steps(recipe, tmp_path)
     assert expected is not None
     assert (round(expected[0], 6), expected[1]) == (round(1e-3 * 573 * 160, 6), "H200")
-    for other in ({"width": 0.5}, {"batch_size": 64}, {"iterations": 9}, {"dataset": "digits"}, {"model": "resnet20"}):
+    assert timing.by_steps(recipe.replace(iterations=9), tmp_path) == expected
+    twice = recipe.replace(activation="qmetric", iterations=2 * paper.iterations("resnet8", "cifar10"))
+    more = timing.by_steps(twice, tmp_path)
+    assert more is not None
+    assert round(more[0], 6) == round(2.2e-3 * 573 * 160, 6)
+    for other in (
+        {"width": 0.5},
+        {"batch_size": 64},
+        {"activation": "lista"},
+        {"dataset": "digits"},
+        {"model": "resnet20"},
+    ):
         assert timing.by_steps(recipe.replace(**other), tmp_path) is None
 
 

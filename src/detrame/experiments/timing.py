@@ -65,12 +65,13 @@ def rows(results: Path, models: Sequence[str] | None = None, *, hardware: str | 
 
 
 def by_steps(recipe: Recipe, results: Path) -> tuple[float, str] | None:
-    """Seconds that the steps of a run would take, and on which hardware they were measured; None if they were not."""
+    """Seconds that the steps of a run may take, and on which hardware they were measured; None if they were not.
+
+    What the Q-Metric adds to a step is taken to grow with its iterations.
+    """
     steps = _measured(results).get(recipe.model)
-    same = default_recipe(recipe.model, "cifar10", activation=recipe.activation) if steps else None
-    if steps is None or same is None or recipe.dataset not in TRAINING_IMAGES:
-        return None
-    if any(getattr(recipe, name) != getattr(same, name) for name in ("iterations", "width", "batch_size")):
+    known = recipe.dataset in TRAINING_IMAGES and recipe.activation in ("relu", "qmetric") and recipe.width == 1
+    if steps is None or not known or recipe.batch_size != steps.batch:
         return None
     return _seconds(steps, recipe), steps.environment["hardware"]
 
@@ -132,7 +133,8 @@ def _training(steps: Steps, activation: str, runs: Sequence[Result]) -> tuple[fl
 
 
 def _seconds(steps: Steps, recipe: Recipe) -> float:
-    step_ms = (steps.relu if recipe.activation == "relu" else steps.qmetric).step_ms
+    iterations = 0 if recipe.activation == "relu" else recipe.iterations / paper.iterations(steps.model, "cifar10")
+    step_ms = steps.relu.step_ms + (steps.qmetric.step_ms - steps.relu.step_ms) * iterations
     return step_ms * _count(recipe) * recipe.epochs / 1e3
 
 
