@@ -64,7 +64,7 @@ def test_a_run_takes_as_long_as_its_steps(tmp_path: Path) -> None:
     assert expected is not None
     assert (round(expected[0], 6), expected[1]) == (round(1e-3 * 573 * 160, 6), "H200")
     assert timing.by_steps(recipe.replace(iterations=9), tmp_path) == expected
-    twice = recipe.replace(activation="qmetric", iterations=2 * paper.iterations("resnet8", "cifar10"))
+    twice = recipe.replace(activation="qmetric", iterations=2 * default_recipe("resnet8", "cifar10").iterations)
     more = timing.by_steps(twice, tmp_path)
     assert more is not None
     assert round(more[0], 6) == round(2.2e-3 * 573 * 160, 6)

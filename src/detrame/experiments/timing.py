@@ -133,7 +133,9 @@ def _training(steps: Steps, activation: str, runs: Sequence[Result]) -> tuple[fl
 
 
 def _seconds(steps: Steps, recipe: Recipe) -> float:
-    iterations = 0 if recipe.activation == "relu" else recipe.iterations / paper.iterations(steps.model, "cifar10")
+    iterations = (
+        0 if recipe.activation == "relu" else recipe.iterations / default_recipe(steps.model, "cifar10").iterations
+    )
     step_ms = steps.relu.step_ms + (steps.qmetric.step_ms - steps.relu.step_ms) * iterations
     return step_ms * _count(recipe) * recipe.epochs / 1e3
 
