@@ -178,6 +178,11 @@ def test_our_training_is_as_good_as_research_code_on_the_same_batches(small: Set
     assert found.unharmed == (abs(found.difference) <= found.allowed)
     assert found.allowed >= 0.3
     assert "harmed" in found.line()
+    assert len(found.disagreement) == 2
+    assert all(
+        abs(one - other) - 1e-9 <= apart < 100
+        for one, other, apart in zip(found.ours, found.float32, found.disagreement, strict=True)
+    )
 
 
 @pytest.mark.parametrize(

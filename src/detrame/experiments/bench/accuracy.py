@@ -14,9 +14,9 @@ from detrame.experiments.bench import research
 from detrame.experiments.bench.setting import Setting
 from detrame.experiments.plans import seeded, train_all
 from detrame.experiments.spread import Spread
-from detrame.inference import accuracy, as_pixels
+from detrame.inference import accuracy, as_pixels, fooling_rate
 from detrame.modes import evaluating
-from detrame.training import Recipe
+from detrame.training import Recipe, Run
 from detrame.training.environment import describe
 
 EPOCHS, SEEDS = 20, 3
@@ -30,6 +30,7 @@ class Accuracy:
     Attributes:
         ours: as we train: on a GPU the captured step in bfloat16.
         float32: the literal equation in eager float32, with TF32 as PyTorch has it by default.
+        disagreement: percent of the test images about which the two networks of a seed say different classes.
         difference: of the means, ours less float32.
         allowed: 0.3 points and two standard errors of the difference.
         unharmed: whether ours is at most that much away.
@@ -41,6 +42,7 @@ class Accuracy:
     epochs: int
     ours: list[float]
     float32: list[float]
+    disagreement: list[float]
     difference: float
     allowed: float
     unharmed: bool
@@ -50,7 +52,11 @@ class Accuracy:
         """The figures in a line."""
         ours, float32 = Spread.of(self.ours).text(2), Spread.of(self.float32).text(2)
         verdict = "unharmed" if self.unharmed else "harmed"
-        return f"ours {ours}, float32 {float32}: {verdict} ({self.difference:+.2f}, {self.allowed:.2f} allowed)"
+        apart = Spread.of(self.disagreement).text(1)
+        return (
+            f"ours {ours}, float32 {float32}: {verdict} ({self.difference:+.2f}, {self.allowed:.2f} allowed); "
+            f"they disagree about {apart}% of the images"
+        )
 
 
 def measure_accuracy(model: str, where: Setting) -> Accuracy:
@@ -59,7 +65,7 @@ def measure_accuracy(model: str, where: Setting) -> Accuracy:
     with TemporaryDirectory(prefix="detrame-bench-") as folder:
         runs = train_all(recipes, Path(folder) / "runs", device=where.device, checkpoint_every=EPOCHS)
         ours = [run.scores.last for run in runs]
-        float32 = [_in_float32(run.recipe, run.dataset(), where.torch_device) for run in runs]
+        float32, disagreement = zip(*(_beside_float32(run, where.torch_device) for run in runs), strict=True)
     first, second = Spread.of(ours), Spread.of(float32)
     difference = first.mean - second.mean
     allowed = MARGIN + 2 * math.hypot(first.std or 0, second.std or 0) / math.sqrt(SEEDS)
@@ -69,7 +75,8 @@ def measure_accuracy(model: str, where: Setting) -> Accuracy:
         dataset=where.dataset_name,
         epochs=EPOCHS,
         ours=ours,
-        float32=float32,
+        float32=[*float32],
+        disagreement=[*disagreement],
         difference=difference,
         allowed=allowed,
         unharmed=abs(difference) <= allowed,
@@ -77,8 +84,17 @@ def measure_accuracy(model: str, where: Setting) -> Accuracy:
     )
 
 
-def _in_float32(recipe: Recipe, dataset: Dataset, device: torch.device) -> float:
-    """The test accuracy after the last epoch of a run without capture and without bfloat16."""
+def _beside_float32(run: Run, device: torch.device) -> tuple[float, float]:
+    """The test accuracy of the same training in float32, and the share of test images about which the two disagree."""
+    dataset = run.dataset()
+    test = dataset.test.to(device)
+    ours = _logits(run.model.to(device), test.images)
+    float32 = _logits(_in_float32(run.recipe, dataset, device), test.images)
+    return accuracy(float32, test.labels), fooling_rate(ours, float32)
+
+
+def _in_float32(recipe: Recipe, dataset: Dataset, device: torch.device) -> nn.Module:
+    """The network after the last epoch of a run without capture and without bfloat16."""
     torch.manual_seed(recipe.seed)
     model = research.network(recipe, dataset).to(device)
     if device.type == "cuda":
@@ -97,8 +113,7 @@ def _in_float32(recipe: Recipe, dataset: Dataset, device: torch.device) -> float
             group["lr"] = recipe.lr_at(epoch)
         for _ in research.steps(model, optimizer, batches.epoch(epoch)):
             pass
-    test = dataset.test.to(device)
-    return accuracy(_logits(model, test.images), test.labels)
+    return model
 
 
 @torch.no_grad()
