@@ -154,6 +154,7 @@ def unchanged(steps: "Sequence[Step]") -> Iterator[None]:
     try:
         yield
     finally:
+        torch.cuda.synchronize(device)  # a block that failed may have left steps running on streams of their own
         with torch.no_grad():
             for tensor, value in kept:
                 tensor.copy_(value)
