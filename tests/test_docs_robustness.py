@@ -50,3 +50,17 @@ def test_the_figures_are_those_of_the_stored_benchmark() -> None:
 def test_the_sequential_form_agrees_with_art_and_the_batched_one_is_far_faster() -> None:
     assert abs(BENCHMARK["gap"]) <= BENCHMARK["gap_allowed"]
     assert BENCHMARK["speed"] >= 20
+
+
+def test_the_seconds_of_crafting_are_the_stored_ones() -> None:
+    words = " ".join(PAGE.split())
+    found = {
+        attack: json.loads((ROOT / f"results/robustness/{attack}/cifar10/wideresnet16_8-relu.json").read_text())
+        for attack in ("uap", "uap-gradient")
+    }
+    deepfool, gradient = (f"{one['seconds']:.0f} s" for one in found.values())
+    assert f"took {deepfool} with DeepFool inside and {gradient} by the gradient" in words
+    for one in found.values():
+        assert one["environment"]["commit"][:7] in words
+        assert len(one["figures"]) == 40
+        assert one["settings"]["crafting"] == one["settings"]["images"] == 10_000

@@ -290,7 +290,7 @@ def _table(*headings: str) -> Table:
 
 def _print(table: Table) -> None:
     # A pipe has no width of its own: do not fold rows that a script may want to read.
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 @contextmanager
