@@ -269,6 +269,10 @@ def test_against_our_own_ddl(tmp_path: Path) -> None:
     assert findings(tmp_path, "ddl_train_time")["CIFAR-10"].found == (f"0.1 of it, {own}", Verdict.HOLDS, False)
     text = findings(tmp_path, "ddl_gain_mean")["CIFAR-10"].found.ours
     assert text == "+0.96, over 1 seed; over our own DDL, 20 epochs each, +5.00"
+    for slower, verdict in ((0.01, Verdict.PARTLY), (1.0, Verdict.FAILS)):  # 50 times, and half
+        seconds["test_s_per_image"] = slower
+        store(tmp_path, ddl.recipe_of("qmetric", "cifar10"), 85.0, table="ddl", timing=seconds)
+        assert findings(tmp_path, "ddl_test_speed")["CIFAR-10"].found.verdict is verdict
 
 
 def fooled(model: str, activation: str, mean: float, **changes: Any) -> FoolingRow:
