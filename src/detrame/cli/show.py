@@ -12,6 +12,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.bench import Steps
+    from detrame.experiments.changes import Row as Change
     from detrame.experiments.controls import Control
     from detrame.experiments.ddl import Row as DDLRow
     from detrame.experiments.depth import Row as DepthRow
@@ -86,6 +87,20 @@ def print_controls(rows: "Sequence[Control]") -> None:
         matched = (row.matched or "").replace("_", "-")
         table.add_row(f"{row.model} {row.activation}", matched, f"{row.width:g}", *counts, accuracy, str(row.n or ""))
     _print(table)
+
+
+def print_changes(rows: "Sequence[Change]") -> None:
+    """What each change came to with either activation, on held-out training images."""
+    from detrame.experiments.spread import Spread
+
+    table = _table("change", "network")
+    for heading in ("held out, %", "seeds"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        accuracy = "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2)
+        table.add_row(row.change.replace("-", " "), _network(row), accuracy, str(row.n or ""))
+    _print(table)
+    print(f"On {rows[0].dataset}, {rows[0].epochs} epochs, scored on training images that were held out.")
 
 
 def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
@@ -185,7 +200,7 @@ def _print_hardware(rows: "Sequence[DDLRow | DepthRow]") -> None:
         print(f"Measured on {hardware}.")
 
 
-def _network(row: "Summary | Row | DDLRow") -> str:
+def _network(row: "Summary | Row | DDLRow | Change") -> str:
     iterated = row.activation not in ("relu", "dictionary")
     return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterated else "")
 

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from detrame.errors import Failure, why_not
+from detrame.experiments.recipes import default_recipe
 from detrame.training import Recipe, Run, Scores
 from detrame.training.files import write_text
+
+_NAMED = ("iterations", "lr", "weight_decay", "nesterov")
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,17 @@ class Result:
 
 
 def result_name(recipe: Recipe) -> str:
-    """The name under which a run's result is stored, below ``results/TABLE``; a width other than 1 is part of it."""
-    network = f"{recipe.model}-{recipe.activation}" + (f"-width{recipe.width:.4g}" if recipe.width != 1 else "")
-    return f"{recipe.dataset}/{network}-{recipe.epochs}epochs-seed{recipe.seed}"
+    """The name under which a run's result is stored, below ``results/TABLE``.
+
+    A width other than 1 is part of it. Runs with held-out images compare recipes: what they change is part of theirs.
+    """
+    parts = [recipe.model, recipe.activation]
+    parts += [f"width{recipe.width:.4g}"] if recipe.width != 1 else []
+    if recipe.validation:
+        usual = default_recipe(recipe.model, recipe.dataset, activation=recipe.activation)
+        changed = [name for name in _NAMED if getattr(recipe, name) != getattr(usual, name)]
+        parts += [f"{name}{float(getattr(recipe, name)):.4g}" for name in changed]
+    return f"{recipe.dataset}/{'-'.join(parts)}-{recipe.epochs}epochs-seed{recipe.seed}"
 
 
 def record(run: Run, folder: Path, *, table: str = "accuracy", timing: dict[str, float] | None = None) -> Path:

@@ -3,7 +3,7 @@
 import typer
 from typer.core import TyperGroup
 
-from detrame.cli.reproduce import accuracy, controls, ddl, depth, page, parameters, robustness, timing
+from detrame.cli.reproduce import accuracy, changes, controls, ddl, depth, page, parameters, robustness, timing
 from detrame.errors import unknown
 
 
@@ -26,6 +26,7 @@ TABLES = (
     parameters.parameters,
     timing.timing,
     controls.controls,
+    changes.changes,
     ddl.ddl,
     depth.depth,
     robustness.uap,

@@ -1,0 +1,56 @@
+"""`detrame reproduce changes`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from detrame.cli.arguments import AsJson, Device, numbers
+from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, need_stored
+from detrame.cli.reproduce.runs import list_missing, train_missing
+from detrame.cli.show import print_changes, print_document
+
+
+def changes(
+    model: Annotated[str, typer.Option(help="A network of the paper.")] = "wideresnet16_8",
+    dataset: Annotated[str, typer.Option(help="A data set of the table.")] = "cifar10",
+    seeds: Seeds = "0",
+    epochs: Annotated[int | None, typer.Option(help="Of each run. [default: 30]")] = None,
+    budget: Budget = None,
+    dry_run: DryRun = False,
+    show: Show = False,
+    results: Results = Path("results"),
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Where Q-Metric falls short: short runs with one thing changed, scored on 5,000 held-out training images.
+
+    Examples:
+
+        detrame reproduce changes --show
+
+        detrame reproduce changes --model wideresnet16_4 --epochs 20
+    """
+    from detrame.experiments import changes as table
+    from detrame.experiments import reproduce
+    from detrame.experiments.results import stored
+
+    reproduce.cells(dataset, [model])  # which says so if the paper has no such network or data
+    wanted = [
+        recipe
+        for seed in numbers("--seeds", seeds)
+        for pair in table.recipes(model, dataset, seed, epochs=epochs).values()
+        for recipe in pair
+    ]
+    if dry_run:
+        list_missing(wanted, results, as_json=as_json, table=table.TABLE)
+        return
+    if show:
+        need_stored(results)
+    else:
+        train_missing(wanted, results, device, budget, quiet=as_json, table=table.TABLE)
+    rows = table.rows(stored(results, table=table.TABLE), model, dataset, epochs=epochs)
+    if as_json:
+        print_document([vars(row) for row in rows if row.n])
+    else:
+        print_changes(rows)

@@ -1,0 +1,47 @@
+"""Short runs with one thing changed: which they are, and the command that trains and shows them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detrame import cli
+from detrame.experiments import changes, default_recipe
+from detrame.experiments.results import result_name, stored
+from detrame.training import Recipe
+from tests.training import tiny
+
+
+def test_each_change_is_one_and_has_a_name_of_its_own() -> None:
+    wanted = changes.recipes("wideresnet16_8", "cifar10")
+    assert [len(pair) for pair in wanted.values()] == [2, 2, 2, 2, 1, 1]
+    everything = [recipe for pair in wanted.values() for recipe in pair]
+    assert len({result_name(recipe) for recipe in everything}) == len(everything)
+    for recipe in everything:
+        usual = default_recipe("wideresnet16_8", "cifar10", activation=recipe.activation, epochs=30, validation=5000)
+        assert sum(a != b for a, b in zip(vars(recipe).values(), vars(usual).values(), strict=True)) <= 1
+    assert result_name(wanted["nesterov"][1]) == "cifar10/wideresnet16_8-qmetric-nesterov1-30epochs-seed0"
+
+
+def test_the_command_trains_what_is_missing_and_shows_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def quick(model: str, dataset: str, **fields: Any) -> Recipe:
+        return tiny(**(fields | {"validation": 50}))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(changes, "default_recipe", quick)
+    options = ["--epochs", "1", "--device", "cpu"]
+    assert cli.run(["reproduce", "changes", "--dry-run", *options]) == 0
+    assert "10 of 10 runs are missing" in capsys.readouterr().out
+    assert cli.run(["reproduce", "changes", *options]) == 0
+    assert "half the learning rate" in capsys.readouterr().out
+    assert len(stored(Path("results"), table="changes")) == 10
+    assert cli.run(["reproduce", "changes", "--show", "--epochs", "1", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["n"] for row in rows] == [1] * 10
+    scores = {result.scores.validation for result in stored(Path("results"), table="changes")}
+    assert {row["mean"] for row in rows} == scores
+    assert cli.run(["reproduce", "changes", "--model", "resnet9"]) == 2
+    assert "unknown model of the paper 'resnet9'" in capsys.readouterr().err
