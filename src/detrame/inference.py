@@ -26,12 +26,9 @@ def predict(model: nn.Module, images: Tensor, *, batch_size: int = 1000, exact: 
 
 @torch.no_grad()
 def _logits(model: nn.Module, batch: Tensor, exact: bool = False) -> Tensor:
-    if not exact:
-        with evaluating(model), precision(batch.device):
-            return model(as_pixels(batch)).float()
-    with evaluating(model), full_precision(batch.device, search=True):
-        # Channels first: cuDNN's fast ways to convolve in float32, Winograd's above all, are for that layout.
-        return model(as_pixels(batch).contiguous()).float()
+    arithmetic = full_precision(batch.device, search=True) if exact else precision(batch.device)
+    with evaluating(model), arithmetic:
+        return model(as_pixels(batch, exact=exact)).float()
 
 
 class Predictor:
@@ -98,10 +95,16 @@ def fused_pass(model: nn.Module) -> nn.Module:
     return fused(model, torch.bfloat16)
 
 
-def as_pixels(images: Tensor) -> Tensor:
-    """Float pixels in [0, 1] of 8-bit ones; channels_last on a GPU, where convolutions are faster so."""
+def as_pixels(images: Tensor, *, exact: bool = False) -> Tensor:
+    """Float pixels in [0, 1] of 8-bit ones; on a GPU in the layout in which convolutions are faster.
+
+    That is channels last, but channels first for `exact` ones, in float32 proper: cuDNN's fast ways to compute these,
+    Winograd's above all, are for that layout.
+    """
     pixels = images.float() / 255 if images.dtype == torch.uint8 else images
-    return pixels.contiguous(memory_format=torch.channels_last) if images.is_cuda else pixels
+    if not images.is_cuda:
+        return pixels
+    return pixels.contiguous(memory_format=torch.contiguous_format if exact else torch.channels_last)
 
 
 def precision(device: torch.device) -> torch.autocast:

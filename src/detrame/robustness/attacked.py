@@ -42,18 +42,18 @@ def check_logits(model: nn.Module, images: Tensor) -> None:
 
 
 class Attacked(nn.Module):
-    """Logits ``(N, classes)`` in float32 of `model` on clipped images.
+    """Logits ``(N, classes)`` in float32 of `model` on clipped images, in the layout that suits `exact` or not.
 
     The gradient is that of the clipped network, so that no attack pushes a pixel where the clipping undoes it.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, exact: bool) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.exact = model, exact
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of images that may have left [0, 1]."""
-        logits: Tensor = self.model(as_pixels(images.clamp(0, 1)))
+        logits: Tensor = self.model(as_pixels(images.clamp(0, 1), exact=self.exact))
         return logits.float()
 
 
@@ -68,7 +68,7 @@ def attacked(model: nn.Module, device: torch.device, *, exact: bool = True) -> I
     with evaluating(model), full_precision(device) if exact else torch.autocast(device.type, enabled=False):
         model.requires_grad_(False)
         try:
-            yield Attacked(model).eval()
+            yield Attacked(model, exact).eval()
         finally:
             for parameter, wants in wanted.items():
                 parameter.requires_grad_(wants)
