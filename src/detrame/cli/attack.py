@@ -1,14 +1,19 @@
 """`detrame attack`: trained networks under attack, side by side."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers, once
 from detrame.cli.show import print_checks, print_document, print_robustness, tell_measured
+
+if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.experiments.networks import Network
+    from detrame.experiments.robustness import Measured, Settings
 
 Unit = Annotated[
     str | None,
@@ -63,57 +68,86 @@ def attack(
 
         detrame attack runs/NAME --noise 0.001,0.01 --unit pixels --out page.html
     """
-    from detrame.experiments.networks import named, told_apart, twin
-    from detrame.experiments.robustness import Bench, Settings, page
-    from detrame.experiments.robustness.measure import known_attack
+    from detrame.experiments.networks import named, told_apart
+    from detrame.experiments.robustness import Settings, page
     from detrame.experiments.robustness.stored import document
     from detrame.experiments.robustness.tables import rows
     from detrame.training.files import ready_to_write
 
-    radii, ratios = values("--radius", radius), values("--noise", noise)
-    if check and not radii:
-        raise ValueError("--check needs --radius, as 8/255 with --unit pixels")
-    if not radii and not ratios:
-        raise ValueError("how strong an attack? give --radius, as 8/255 with --unit pixels, or --noise, as 0.01")
-    if unit is None:
-        raise ValueError(
-            f"{'--radius' if radii else '--noise'} needs its unit: --unit pixels for pixels in [0, 1], "
-            "or --unit normalised for what the network sees once it has normalised them"
-        )
-    once("--radius", radii)
-    once("--noise", ratios)
-    once("--attacks", attacks.split(","))
-    chosen = [known_attack(name) for name in attacks.split(",")]
+    asked = _Asked.by(radius, noise, unit, norm, attacks, check=check)
     settings = Settings(crafting, images, tuple(numbers("--seeds", seeds)), target, overshoot, passes)
     networks = told_apart([network for run in runs for network in named(run)])
     once("the command", [f"{one.label} on {one.recipe.dataset} from {one.source}" for one in networks])
     if out is not None:
         ready_to_write(out)
-    measured, checked = [], []
-    for network in networks:
-        bench = Bench(network, settings.within(network.dataset), device)
-        balls = [network.ball(value, unit, norm) for value in radii]
-        jobs = [partial(bench.attack, name, balls) for name in chosen if balls]
-        jobs += [partial(bench.noise, ratios, [unit])] if ratios else []
-        for job in jobs:
-            measured.append(job())
-            if not as_json:
-                tell_measured(measured[-1])
-        if check:
-            checked.append((network, bench.check(network.ball(min(radii), unit, norm), twin(network, networks))))
+    measured = []
+    for one in asked.of(networks, settings, device):
+        measured.append(one)
+        if not as_json:
+            tell_measured(one)
     if out is not None:
         page.write(measured, out)
     if as_json:
-        checks = [{"network": network.label, **one._asdict()} for network, found in checked for one in found]
-        print_document({"measured": [document(one) for one in measured], "checks": checks})
+        print_document({"measured": [document(one) for one in measured]})
         return
     print_robustness(rows(measured))
-    fewer = {one.dataset: one.settings.images for one in measured if one.settings.images < images}
-    for dataset, count in fewer.items():
-        print(f"on {dataset}, measured on all {count} test images: there are no more")
-    print_checks((network.label, found) for network, found in checked)
+    for dataset, count in {one.dataset: one.settings.images for one in measured}.items():
+        if count < images:
+            print(f"on {dataset}, measured on all {count} test images: there are no more")
+    print_checks((one.label, one.checks) for one in measured if one.checks)
     if out is not None:
         print(out)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of every network: attacks at some radii, noise, and whether gradients are hidden."""
+
+    attacks: list[str]
+    radii: list[float]
+    ratios: list[float]
+    unit: str
+    norm: str
+    check: bool
+
+    @classmethod
+    def by(
+        cls, radius: str | None, noise: str | None, unit: str | None, norm: str, attacks: str, *, check: bool
+    ) -> Self:
+        """From the options, if they make sense together."""
+        from detrame.experiments.robustness.measure import known_attack
+
+        radii, ratios = values("--radius", radius), values("--noise", noise)
+        if check and not radii:
+            raise ValueError("--check needs --radius, as 8/255 with --unit pixels")
+        if not radii and not ratios:
+            raise ValueError("how strong an attack? give --radius, as 8/255 with --unit pixels, or --noise, as 0.01")
+        if unit is None:
+            raise ValueError(
+                f"{'--radius' if radii else '--noise'} needs its unit: --unit pixels for pixels in [0, 1], "
+                "or --unit normalised for what the network sees once it has normalised them"
+            )
+        names = attacks.split(",")
+        for option, given in (("--radius", radii), ("--noise", ratios), ("--attacks", names)):
+            once(option, given)
+        return cls([known_attack(name) for name in names] if radii else [], radii, ratios, unit, norm, check)
+
+    def of(self, networks: "Sequence[Network]", settings: "Settings", device: str) -> "Iterator[Measured]":
+        """What comes of it, network by network; the checks, at the smallest radius, stand with the first attack."""
+        from detrame.experiments.networks import twin
+        from detrame.experiments.robustness import Bench
+
+        for network in networks:
+            bench = Bench(network, settings.within(network.dataset), device)
+            balls = [network.ball(radius, self.unit, self.norm) for radius in self.radii]
+            for name in self.attacks:
+                measured = bench.attack(name, balls)
+                if self.check and name == self.attacks[0]:
+                    smallest = min(balls, key=lambda ball: ball.radius)
+                    measured = replace(measured, checks=bench.check(smallest, twin(network, networks)))
+                yield measured
+            if self.ratios:
+                yield bench.noise(self.ratios, [self.unit])
 
 
 def values(option: str, text: str | None) -> list[float]:
