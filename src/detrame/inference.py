@@ -26,8 +26,7 @@ def predict(model: nn.Module, images: Tensor, *, batch_size: int = 1000, exact: 
 
 @torch.no_grad()
 def _logits(model: nn.Module, batch: Tensor, exact: bool = False) -> Tensor:
-    arithmetic = full_precision(batch.device, search=True) if exact else precision(batch.device)
-    with evaluating(model), arithmetic:
+    with evaluating(model), (full_precision if exact else precision)(batch.device):
         return model(as_pixels(batch, exact=exact)).float()
 
 

@@ -20,14 +20,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def full_precision(device: torch.device, *, search: bool = False) -> Iterator[None]:
+def full_precision(device: torch.device) -> Iterator[None]:
     """Float32 proper inside the block: no autocast on `device`, and no TF32, cuDNN's default, which keeps three digits.
 
-    A gradient is computed as the flag stands in its backward pass, so that belongs in the block too. For batches of one
-    shape, which come again and again, a `search` among cuDNN's plans is worth its time.
+    A gradient is computed as the flag stands in its backward pass, so that belongs in the block too.
     """
     cudnn = torch.backends.cudnn
-    kept = {"enabled": cudnn.enabled, "benchmark": search or cudnn.benchmark, "deterministic": cudnn.deterministic}
+    kept = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
     with torch.autocast(device.type, enabled=False), cudnn.flags(**kept, allow_tf32=False):
         yield
 

@@ -6,6 +6,7 @@ Everything here takes a model (pixels in [0, 1] to logits) and tensors; data set
 from detrame.robustness.attacked import Effect, effect, perturbed
 from detrame.robustness.attacks import PER_IMAGE, autoattack, pgd, square
 from detrame.robustness.ball import NORMS, UNITS, Ball
+from detrame.robustness.decisions import Decisions
 from detrame.robustness.noise import noisy
 from detrame.robustness.universal import Crafted, batched, gradient, sequential
 
@@ -15,6 +16,7 @@ __all__ = [
     "UNITS",
     "Ball",
     "Crafted",
+    "Decisions",
     "Effect",
     "autoattack",
     "batched",

@@ -12,8 +12,20 @@ from torch import Tensor
 from detrame.data.dataset import Dataset, Split
 from detrame.errors import check_count, unknown
 from detrame.experiments.networks import Network
-from detrame.inference import accuracy, as_pixels, predict
-from detrame.robustness import PER_IMAGE, Ball, Crafted, Effect, batched, effect, gradient, noisy, perturbed, sequential
+from detrame.inference import accuracy, as_pixels
+from detrame.robustness import (
+    PER_IMAGE,
+    Ball,
+    Crafted,
+    Decisions,
+    Effect,
+    batched,
+    effect,
+    gradient,
+    noisy,
+    perturbed,
+    sequential,
+)
 from detrame.robustness.trust import Check, checks
 from detrame.training import pick_device
 from detrame.training.environment import describe
@@ -35,8 +47,8 @@ class Settings:
         seeds: one perturbation (or draw of noise, or random start) for each.
         target, overshoot: of the two forms with DeepFool inside.
         passes: of all forms of the universal perturbation, at most.
-        precision: in which figures are scored, and attacks on single images made; there is one. Universal perturbations
-            are crafted in TF32 on a GPU.
+        precision: in which figures are scored (:class:`~detrame.robustness.Decisions`), and attacks on single images
+            made; there is one. Universal perturbations are crafted in TF32 on a GPU.
     """
 
     crafting: int = 10_000
@@ -167,7 +179,8 @@ class Bench:
         self.crafting = network.dataset.train[_some(network.dataset.train, settings.crafting)].to(self.device)
         self.numbers = _some(network.dataset.test, settings.images)
         self.test = network.dataset.test[self.numbers].to(self.device)
-        self.before = self._logits(self.test.images)
+        self.decisions = Decisions(self.model, self.test.images)
+        self.before = self.decisions.logits
 
     def attack(self, name: str, balls: Sequence[Ball], on_pass: OnPass | None = None) -> Measured:
         """What an attack of :data:`ATTACKS` does at some radii; `on_pass` is told of passes over crafting images."""
@@ -183,7 +196,7 @@ class Bench:
         pixels = as_pixels(self.test.images)
         figures, changed = [], []
         for number, ((ball, seed), perturbation) in enumerate(zip(pairs, crafted.perturbations, strict=True)):
-            after = self._logits(perturbed(pixels, perturbation))
+            after = self.decisions(perturbed(pixels, perturbation))
             figures.append(_figure(effect(self.before, after, self.test.labels), ball, seed))
             if seed == seeds[0]:
                 changed += self._changed(number // len(seeds), after)
@@ -194,7 +207,7 @@ class Bench:
         figures = []
         for ball, seed in product(balls, self.settings.seeds):
             images = PER_IMAGE[name](self.model, self.test.images, self.test.labels, ball, seed=seed)
-            found = effect(self.before, self._logits(images), self.test.labels)
+            found = effect(self.before, self.decisions(images), self.test.labels)
             figures.append(_figure(found, ball, seed))
         return self._measured(name, figures, start)
 
@@ -205,7 +218,7 @@ class Bench:
         figures = []
         for unit, ratio, seed in product(units, ratios, self.settings.seeds):
             images = noisy(self.test.images, ratio, unit=unit, mean=mean, std=std, seed=seed)
-            found = effect(self.before, self._logits(images), self.test.labels)
+            found = effect(self.before, self.decisions(images), self.test.labels)
             figures.append(Figure(unit, seed, found.fooling, found.accuracy, noise_ratio=ratio))
         return self._measured("noise", figures, start)
 
@@ -219,10 +232,6 @@ class Bench:
         if form != "uap-gradient":
             options |= {"target": self.settings.target, "overshoot": self.settings.overshoot}
         return UNIVERSAL[form](self.model, self.crafting.images, balls, seeds, **options)
-
-    def _logits(self, images: Tensor) -> Tensor:
-        """In the precision that the settings name."""
-        return predict(self.model, images, exact=True)
 
     def _changed(self, place: int, after: Tensor) -> list[Changed]:
         before, after = self.before.argmax(1).cpu(), after.argmax(1).cpu()
