@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from detrame import inference
 from detrame.inference import predict
-from detrame.robustness import PER_IMAGE, Ball, batched, gradient
+from detrame.robustness import PER_IMAGE, Ball, Decisions, batched, gradient
 from detrame.robustness.trust import checks
 from tests.robustness import Linear, pictures
 
@@ -46,28 +46,29 @@ class Watched(nn.Module):
 
 
 Attack = Callable[[nn.Module, Tensor, Tensor], object]
-CRAFTING: dict[str, Attack] = {  # scored elsewhere
+MADE: dict[str, Attack] = {  # scored elsewhere
     "batched": lambda model, images, labels: batched(model, images, [BALL], [0], passes=1),
     "gradient": lambda model, images, labels: gradient(model, images, [BALL], [0], passes=1),
-}
-ATTACKS: dict[str, Attack] = {
     "pgd": lambda model, images, labels: PER_IMAGE["pgd"](model, images, labels, BALL),
     "checks": lambda model, images, labels: checks(model, images, labels, BALL, queries=5),
+}
+SCORED: dict[str, Attack] = {
     "predict": lambda model, images, labels: predict(model, images, exact=True),
+    "decisions": lambda model, images, labels: Decisions(model, images)(images),
 }
 
 
-@pytest.mark.parametrize("attack", CRAFTING | ATTACKS)
+@pytest.mark.parametrize("attack", MADE | SCORED)
 def test_attacks_and_their_scores_are_in_float32(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Proper, but for the crafting of universal perturbations, which TF32 makes faster; its data is checked without."""
+    """Proper, but for the making of attacks, which TF32 makes faster; what they are given is checked without."""
     monkeypatch.setattr(inference, "precision", lambda device: torch.autocast(device.type, dtype=torch.bfloat16))
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     monkeypatch.setattr(Seen, "flags", set(), raising=False)
     model, images = Watched(), pictures(6)
     with torch.autocast("cpu", dtype=torch.bfloat16):  # the caller's own
-        (CRAFTING | ATTACKS)[attack](model, images, torch.zeros(6, dtype=torch.int64))
+        (MADE | SCORED)[attack](model, images, torch.zeros(6, dtype=torch.int64))
     assert model.dtypes == {torch.float32}
-    assert Seen.flags == ({True, False} if attack in CRAFTING else {False})
+    assert Seen.flags == ({True, False} if attack in MADE else {False})
     assert torch.backends.cudnn.allow_tf32
     predict(model, images)
     assert torch.bfloat16 in model.dtypes

@@ -1,7 +1,8 @@
-"""A network as an attack sees it: frozen, in eval mode, in full precision, its input clipped to valid pixels.
+"""A network as an attack sees it: frozen, in eval mode, in float32, its input clipped to valid pixels.
 
 Half precision would round small perturbations away, and with them gradients and what they change: attacks that fail
-for it look like robustness.
+for it look like robustness. TF32, in which a GPU has far more arithmetic than in float32 proper, is allowed to make
+attacks, since what they are worth is not decided here, but where they are scored.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from detrame.inference import accuracy, as_pixels, fooling_rate, predict
-from detrame.modes import evaluating, full_precision
+from detrame.modes import evaluating
 
 SAMPLE = 16  # images, enough to tell logits from probabilities
 
@@ -42,33 +43,33 @@ def check_logits(model: nn.Module, images: Tensor) -> None:
 
 
 class Attacked(nn.Module):
-    """Logits ``(N, classes)`` in float32 of `model` on clipped images, in the layout that suits `exact` or not.
+    """Logits ``(N, classes)`` in float32 of `model` on clipped images.
 
     The gradient is that of the clipped network, so that no attack pushes a pixel where the clipping undoes it.
     """
 
-    def __init__(self, model: nn.Module, exact: bool) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model, self.exact = model, exact
+        self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of images that may have left [0, 1]."""
-        logits: Tensor = self.model(as_pixels(images.clamp(0, 1), exact=self.exact))
+        logits: Tensor = self.model(as_pixels(images.clamp(0, 1)))
         return logits.float()
 
 
 @contextmanager
-def attacked(model: nn.Module, device: torch.device, *, exact: bool = True) -> Iterator[Attacked]:
+def attacked(model: nn.Module, device: torch.device) -> Iterator[Attacked]:
     """`model`, on `device`, to be attacked inside the block; all is undone after it.
 
-    In eval mode, without gradients of its parameters, and in float32, forward and backward: float32 proper, unless not
-    `exact`, where convolutions may round their inputs to TF32, as PyTorch does by default on a GPU.
+    In eval mode, without gradients of its parameters, and in float32, forward and backward; on a GPU, convolutions may
+    round their inputs to TF32, as PyTorch does by default.
     """
     wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
-    with evaluating(model), full_precision(device) if exact else torch.autocast(device.type, enabled=False):
+    with evaluating(model), torch.autocast(device.type, enabled=False):
         model.requires_grad_(False)
         try:
-            yield Attacked(model, exact).eval()
+            yield Attacked(model).eval()
         finally:
             for parameter, wants in wanted.items():
                 parameter.requires_grad_(wants)

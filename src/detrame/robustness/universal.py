@@ -3,8 +3,7 @@
 `sequential` is the algorithm as published, on clipped pixels: image by image, DeepFool's increment is added wherever
 the network is not fooled yet. `batched` adds up the increments of many images at once. `gradient` leaves DeepFool out
 and descends the margin of the network directly, which is stronger. All craft any number of perturbations side by side,
-each with a radius and a seed of its own. On a GPU they are crafted in TF32, for which it has far more arithmetic
-than for float32 proper: what a perturbation is worth is not decided here, but where it is scored.
+each with a radius and a seed of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -199,7 +198,7 @@ def _craft(
     draws = [torch.Generator().manual_seed(seed) for seed in seeds]
     active = torch.arange(len(balls), device=pixels.device)
     together = max(1, PAIRS[pixels.device.type] // check_count("step_images", step_images))
-    with attacked(model, pixels.device, exact=False) as network:
+    with attacked(model, pixels.device) as network:
         before = _logits(network, pixels)
         said = before.argmax(1)
         for number in range(passes):

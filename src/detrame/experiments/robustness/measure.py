@@ -47,8 +47,8 @@ class Settings:
         seeds: one perturbation (or draw of noise, or random start) for each.
         target, overshoot: of the two forms with DeepFool inside.
         passes: of all forms of the universal perturbation, at most.
-        precision: in which figures are scored (:class:`~detrame.robustness.Decisions`), and attacks on single images
-            made; there is one. Universal perturbations are crafted in TF32 on a GPU.
+        precision: in which figures are scored (:class:`~detrame.robustness.Decisions`); there is one. On a GPU the
+            attacks are made in TF32.
     """
 
     crafting: int = 10_000
