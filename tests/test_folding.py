@@ -39,6 +39,16 @@ def test_a_folded_network_gives_the_same_outputs(name: str, activation: str) -> 
     assert any(isinstance(m, nn.BatchNorm2d) for m in net.modules())
 
 
+@pytest.mark.parametrize("network", ["ddl3", "plainnet3:lista", "plainnet3:slstm"])
+def test_networks_of_the_other_methods_fold(network: str) -> None:
+    name, _, activation = network.partition(":")
+    x = torch.rand(8, 3, 16, 16)
+    net = lived_in(detrame.create_model(name, activation=activation or None, width=0.1), x)
+    with torch.no_grad():
+        expected = net(x)
+        torch.testing.assert_close(fold(net)(x), expected, rtol=1e-3, atol=1e-4 * expected.abs().max().item())
+
+
 def test_the_first_step_of_a_1x1_coupling_is_folded() -> None:
     folded = fold(lived_in(detrame.create_model("plainnet9", width=0.1), torch.rand(4, 3, 8, 8)))
     (later,) = [m for m in folded.modules() if isinstance(m, LaterSteps)]

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from detrame.activations import CoupledReLU
+from detrame.dictionary import DictionaryLayer
 from detrame.modes import evaluating
 
 _RELUS = frozenset({F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_})
@@ -171,7 +172,7 @@ class _Proxy(fx.Proxy):
 
 
 class Tracer(fx.Tracer):
-    """Traces through a network, not into PyTorch's own modules, ReLUs and iterated activations."""
+    """Traces through a network, not into PyTorch's own modules, ReLUs, iterated activations, dictionary layers."""
 
     proxy_buffer_attributes = True  # or a buffer's value at the time of tracing would be kept for good
 
@@ -181,7 +182,11 @@ class Tracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether a module is one node of the graph."""
-        return is_relu(m) or isinstance(m, CoupledReLU) or super().is_leaf_module(m, module_qualified_name)
+        return (
+            is_relu(m)
+            or isinstance(m, CoupledReLU | DictionaryLayer)
+            or super().is_leaf_module(m, module_qualified_name)
+        )
 
 
 def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Graph | str:

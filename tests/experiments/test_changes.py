@@ -21,7 +21,7 @@ def test_each_change_is_one_and_has_a_name_of_its_own() -> None:
     for recipe in everything:
         usual = default_recipe("wideresnet16_8", "cifar10", activation=recipe.activation, epochs=30, validation=5000)
         assert sum(a != b for a, b in zip(vars(recipe).values(), vars(usual).values(), strict=True)) <= 1
-    assert result_name(wanted["nesterov"][1]) == "cifar10/wideresnet16_8-qmetric-nesterov1-30epochs-seed0"
+    assert result_name(wanted["nesterov"][1]) == "cifar10/wideresnet16_8-qmetric-nesterovTrue-30epochs-seed0"
 
 
 def test_the_command_trains_what_is_missing_and_shows_it(
@@ -36,12 +36,20 @@ def test_the_command_trains_what_is_missing_and_shows_it(
     assert cli.run(["reproduce", "changes", "--dry-run", *options]) == 0
     assert "10 of 10 runs are missing" in capsys.readouterr().out
     assert cli.run(["reproduce", "changes", *options]) == 0
-    assert "half the learning rate" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "half the learning rate" in captured.out
+    assert "of the held-out images" in captured.out
+    assert "held-out accuracy" in captured.err
+    assert "test" not in captured.out + captured.err, "nobody is to be led by the test images"
     assert len(stored(Path("results"), table="changes")) == 10
     assert cli.run(["reproduce", "changes", "--show", "--epochs", "1", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["n"] for row in rows] == [1] * 10
     scores = {result.scores.validation for result in stored(Path("results"), table="changes")}
     assert {row["mean"] for row in rows} == scores
+    assert cli.run(["reproduce", "changes", "--show", "--epochs", "2"]) == 1
+    assert "nothing is stored yet of these runs" in capsys.readouterr().err
+    assert cli.run(["reproduce", "changes", "--epochs", "0"]) == 2
+    assert "epochs must be at least 1, got 0" in capsys.readouterr().err
     assert cli.run(["reproduce", "changes", "--model", "resnet9"]) == 2
     assert "unknown model of the paper 'resnet9'" in capsys.readouterr().err

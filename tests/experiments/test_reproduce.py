@@ -74,6 +74,8 @@ def test_expected_time_is_by_the_epoch() -> None:
     recipe = default_recipe("plainnet9", "cifar10", activation="relu")
     known = [result(recipe, 90.0, seconds=200.0), result(recipe.replace(epochs=100), 90.0, seconds=150.0)]
     assert expected_time(recipe.replace(epochs=20), known) == (25, known[0].environment["hardware"])
+    known[1].timing["train_s_per_image_and_epoch"] = 1e-5  # by itself: half a second an epoch
+    assert expected_time(recipe.replace(epochs=20), known) == (15, known[0].environment["hardware"])
     for other in ({"activation": "qmetric"}, {"dataset": "digits"}, {"width": 0.5}):
         assert expected_time(recipe.replace(**other), known) is None
 

@@ -62,7 +62,9 @@ def test_networks_by_name(runs: dict[str, list[Run]], tmp_path: Path) -> None:
     )
     assert packaged.label == "resnet8 qmetric"
     assert len(named(str(runs["relu"][0].path.parent))) == 5
-    for name in ("resnet56:relu", "resnet8", "runs/nowhere"):
+    with pytest.raises(ValueError, match=r"unknown trained network of the package .*: did you mean 'resnet8:relu'\?"):
+        named("resnet56:relu")
+    for name in ("resnet8", "runs/nowhere"):
         with pytest.raises(
             ValueError, match=f"{name} is neither a folder of runs nor .* which has plainnet3:qmetric, "
         ):
@@ -255,6 +257,8 @@ def test_reproduce_attacks(
     assert all(not found.checks for found in stored(Path("results"), "deepfool"))
     assert cli.run(["reproduce", "attacks", "--show", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
+    checked = {(row["activation"], row["attack"], row["radius"]): len(row["checks"]) for row in rows if "checks" in row}
+    assert checked == {("relu", "pgd", 0.05): 3, ("qmetric", "pgd", 0.05): 6}
     assert {(row["attack"], row["radius"]) for row in rows} == {
         (a, r) for a in ("pgd", "deepfool") for r in (0.05, 0.2)
     }
@@ -383,7 +387,7 @@ def test_attack_each_image_and_check(
     arguments = ["attack", *paths, "--radius", "0.05", "--unit", "pixels", "--attacks", "pgd", "--check"]
     assert cli.run([*arguments, "--images", "8", "--device", "cpu"]) == 0
     text = capsys.readouterr().out
-    assert "plainnet3 relu: " in text
+    assert "plainnet3 relu on digits: " in text
     assert "an attack on the twin is no better" in text
     assert "through 4 iterations" in text
 

@@ -64,10 +64,13 @@ def test_a_run_takes_as_long_as_its_steps(tmp_path: Path) -> None:
     assert expected is not None
     assert (round(expected[0], 6), expected[1]) == (round(1e-3 * 573 * 160, 6), "H200")
     assert timing.by_steps(recipe.replace(iterations=9), tmp_path) == expected
-    twice = recipe.replace(activation="qmetric", iterations=2 * default_recipe("resnet8", "cifar10").iterations)
+    twice = recipe.replace(activation="qmetric", iterations=2 * measured().qmetric.iterations)
     more = timing.by_steps(twice, tmp_path)
     assert more is not None
     assert round(more[0], 6) == round(2.2e-3 * 573 * 160, 6)
+    fewer = timing.by_steps(recipe.replace(validation=5000), tmp_path)
+    assert fewer is not None
+    assert round(fewer[0], 6) == round(1e-3 * 534 * 160, 6)
     for other in (
         {"width": 0.5},
         {"batch_size": 64},
@@ -76,6 +79,22 @@ def test_a_run_takes_as_long_as_its_steps(tmp_path: Path) -> None:
         {"model": "resnet20"},
     ):
         assert timing.by_steps(recipe.replace(**other), tmp_path) is None
+
+
+def test_a_dry_run_tells_the_time_by_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    keep(Path("results"), measured())
+    arguments = ["reproduce", "accuracy", "--dataset", "cifar10", "--models", "resnet8,resnet20", "--dry-run"]
+    assert cli.run(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "cifar10/resnet8-relu-200epochs-seed0: about 1.3 minutes on H200"
+    assert lines[2] == "cifar10/resnet20-relu-200epochs-seed0: never run before"
+    assert cli.run([*arguments, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed[0]["expected_seconds"] == pytest.approx(1e-3 * 391 * 200)
+    assert [run["hardware"] for run in listed] == ["H200", "H200", None, None]
 
 
 def test_a_gpu_goes_before_a_cpu_and_the_paper_s_batch_before_another(tmp_path: Path) -> None:
@@ -158,7 +177,7 @@ def test_a_budget_is_kept_to_the_next_network(
     assert cli.run(arguments) == 1
     assert "stopped after 1e-09 minutes" in capsys.readouterr().err
     assert cli.run([*arguments, "--dry-run"]) == 0
-    assert "plainnet3\n" in capsys.readouterr().out
+    assert capsys.readouterr().out == f"plainnet3\nnetworks whose steps are missing on {small.hardware}: 1\n"
 
 
 def test_an_unknown_network(small: Setting, capsys: pytest.CaptureFixture[str]) -> None:

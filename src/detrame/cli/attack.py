@@ -94,7 +94,7 @@ def attack(
     for dataset, count in {one.dataset: one.settings.images for one in measured}.items():
         if count < images:
             print(f"on {dataset}, measured on all {count} test images: there are no more")
-    print_checks((one.label, one.checks) for one in measured if one.checks)
+    print_checks(measured)
     if out is not None:
         print(out)
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
     from detrame.experiments.robustness.tables import Row as RobustnessRow
     from detrame.experiments.timing import Row as TimingRow
     from detrame.models import ModelInfo
-    from detrame.robustness.trust import Check
     from detrame.training import Epoch, OnEpoch, Run
 
 
@@ -123,12 +122,14 @@ def tell_measured(measured: "Measured") -> None:
     print(f"{measured.label} on {measured.dataset}, {measured.attack}: {measured.seconds:.1f} s", flush=True)
 
 
-def print_checks(checked: "Iterable[tuple[str, Sequence[Check]]]") -> None:
-    """What the checks on hidden gradients say of each network, and each of them below it."""
+def print_checks(measured: "Iterable[Measured]") -> None:
+    """What the checks on hidden gradients say of each network that was checked, and each of them below it."""
     from detrame.robustness.trust import verdict
 
-    for label, checks in checked:
-        print("\n".join([f"{label}: {verdict(checks)}", *(f"  {check}" for check in checks)]))
+    for one in measured:
+        if one.checks:
+            found = [f"  {check}" for check in one.checks]
+            print("\n".join([f"{one.label} on {one.dataset}: {verdict(one.checks)}", *found]))
 
 
 def print_ddl(rows: "Sequence[DDLRow]") -> None:
@@ -352,8 +353,10 @@ def _shown(total: int, *, quiet: bool) -> "Iterator[OnEpoch]":
 
 
 def _line(run: "Run", epoch: "Epoch") -> str:
-    recipe = run.recipe
+    recipe, held_out = run.recipe, epoch.validation_accuracy
+    # Who holds images out decides by them, and is not to be led by the test images.
+    score = f"test accuracy {epoch.test_accuracy:.2f}%" if held_out is None else f"held-out accuracy {held_out:.2f}%"
     return (
         f"{recipe.model} {recipe.activation} seed {recipe.seed} epoch {epoch.epoch}/{recipe.epochs}: "
-        f"loss {epoch.train_loss:.4f}, test accuracy {epoch.test_accuracy:.2f}%"
+        f"loss {epoch.train_loss:.4f}, {score}"
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.reproduce import ACTIVATIONS
+from detrame.experiments.reproduce import ACTIVATIONS, by_recipe
 from detrame.experiments.results import Result
 from detrame.experiments.spread import Spread
 from detrame.training import Recipe
@@ -41,7 +41,7 @@ def changes(recipe: Recipe) -> dict[str, Recipe]:
         "half-the-learning-rate": {"lr": recipe.lr / 2},
     }
     if recipe.activation == "qmetric":
-        changed["one-iteration-fewer"] = {"iterations": max(1, recipe.iterations - 1)}
+        changed["one-iteration-fewer"] = {"iterations": recipe.iterations - 1}
         changed["one-iteration-more"] = {"iterations": recipe.iterations + 1}
     return {name: recipe.replace(**fields) for name, fields in changed.items()}
 
@@ -54,7 +54,7 @@ def recipes(model: str, dataset: str, seed: int = 0, *, epochs: int | None = Non
             "activation": activation,
             "validation": HELD_OUT,
             "seed": seed,
-            "epochs": epochs or EPOCHS,
+            "epochs": EPOCHS if epochs is None else epochs,
         }
         for name, recipe in changes(default_recipe(model, dataset, **fields)).items():
             wanted.setdefault(name, []).append(recipe)
@@ -64,7 +64,7 @@ def recipes(model: str, dataset: str, seed: int = 0, *, epochs: int | None = Non
 def rows(results: Sequence[Result], model: str, dataset: str, *, epochs: int | None = None) -> list[Row]:
     """Every change with each activation, over the seeds that were run."""
     return [
-        _row(name, recipe, [one for one in results if one.recipe.replace(seed=0) == recipe])
+        _row(name, recipe, by_recipe(results, recipe))
         for name, pair in recipes(model, dataset, epochs=epochs).items()
         for recipe in pair
     ]

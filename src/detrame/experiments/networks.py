@@ -10,6 +10,7 @@ from torch import nn
 
 from detrame.data import Dataset
 from detrame.data import load as load_dataset
+from detrame.errors import unknown
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import result_name
 from detrame.models import create_model, pretrained_names, read_pretrained
@@ -88,6 +89,8 @@ def named(name: str) -> list[Network]:
     if Path(name).is_dir():
         return [Network(run.recipe, str(run.path), run.scores.last, run) for run in find(name)]
     packaged = {_short(file): file for file in pretrained_names()}
+    if name not in packaged and ":" in name:
+        raise unknown("trained network of the package", name, packaged)
     if name not in packaged:
         raise ValueError(
             f"{name} is neither a folder of runs nor a trained network of the package, which has {', '.join(packaged)}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from detrame.data.catalogue import entry
 from detrame.errors import Failure, unknown
 from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
@@ -138,9 +139,16 @@ def expected_time(recipe: Recipe, results: Sequence[Result]) -> tuple[float, str
     known = [result for result in results if _network(result.recipe) == _network(recipe)]
     if not known:
         return None
-    epoch = [result.scores.seconds / result.scores.together / result.recipe.epochs for result in known]
+    epoch = [_epoch_seconds(result) for result in known]
     places = dict.fromkeys(result.environment["hardware"] for result in known)
     return recipe.epochs * sum(epoch) / len(epoch), " and ".join(places)
+
+
+def _epoch_seconds(result: Result) -> float:
+    """Of training alone, where that was measured by itself; else with all that a run does besides."""
+    if seconds := result.timing.get("train_s_per_image_and_epoch"):
+        return seconds * (entry(result.recipe.dataset).counts[0] - result.recipe.validation)
+    return result.scores.seconds / result.scores.together / result.recipe.epochs
 
 
 def _network(recipe: Recipe) -> tuple[object, ...]:

@@ -10,8 +10,6 @@ from detrame.experiments.recipes import default_recipe
 from detrame.training import Recipe, Run, Scores
 from detrame.training.files import write_text
 
-_NAMED = ("iterations", "lr", "weight_decay", "nesterov")
-
 
 @dataclass(frozen=True)
 class Result:
@@ -34,11 +32,16 @@ def result_name(recipe: Recipe) -> str:
     """
     parts = [recipe.model, recipe.activation]
     parts += [f"width{recipe.width:.4g}"] if recipe.width != 1 else []
-    if recipe.validation:
-        usual = default_recipe(recipe.model, recipe.dataset, activation=recipe.activation)
-        changed = [name for name in _NAMED if getattr(recipe, name) != getattr(usual, name)]
-        parts += [f"{name}{float(getattr(recipe, name)):.4g}" for name in changed]
+    parts += _changed(recipe) if recipe.validation else []
     return f"{recipe.dataset}/{'-'.join(parts)}-{recipe.epochs}epochs-seed{recipe.seed}"
+
+
+def _changed(recipe: Recipe) -> list[str]:
+    """Every field that is not as the default recipe has it, but for those that any name says."""
+    said = ("width", "epochs", "seed", "split_seed", "validation")
+    same = {name: getattr(recipe, name) for name in ("activation", *said)}
+    usual = asdict(default_recipe(recipe.model, recipe.dataset, **same))
+    return [f"{name}{value}" for name, value in asdict(recipe).items() if name not in said and value != usual[name]]
 
 
 def record(run: Run, folder: Path, *, table: str = "accuracy", timing: dict[str, float] | None = None) -> Path:

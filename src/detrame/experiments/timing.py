@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from detrame.data.catalogue import entry
 from detrame.experiments import paper
 from detrame.experiments.bench import store
 from detrame.experiments.bench.setting import PAPER_BATCH
@@ -13,8 +14,6 @@ from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, stored
 from detrame.experiments.spread import Spread
 from detrame.training import Recipe
-
-TRAINING_IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "svhn": 73_257}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +69,14 @@ def by_steps(recipe: Recipe, results: Path) -> tuple[float, str] | None:
     What the Q-Metric adds to a step is taken to grow with its iterations.
     """
     steps = _measured(results).get(recipe.model)
-    known = recipe.dataset in TRAINING_IMAGES and recipe.activation in ("relu", "qmetric") and recipe.width == 1
+    known = (
+        recipe.dataset in ("cifar10", "cifar100", "svhn")
+        and recipe.activation in ("relu", "qmetric")
+        and recipe.width == 1
+    )
     if steps is None or not known or recipe.batch_size != steps.batch:
         return None
-    return _seconds(steps, recipe), steps.environment["hardware"]
+    return _training_time(steps, recipe), steps.environment["hardware"]
 
 
 def _measured(results: Path, hardware: str | None = None) -> dict[str, Steps]:
@@ -129,17 +132,15 @@ def _training(steps: Steps, activation: str, runs: Sequence[Result]) -> tuple[fl
     ]
     if alone:
         return Spread.of(alone).mean, f"whole runs alone on the device: {len(alone)}"
-    return _seconds(steps, recipe), f"step_ms x {_count(recipe)} steps x {recipe.epochs} epochs"
+    return _training_time(steps, recipe), f"step_ms x {_count(recipe)} steps x {recipe.epochs} epochs"
 
 
-def _seconds(steps: Steps, recipe: Recipe) -> float:
-    iterations = (
-        0 if recipe.activation == "relu" else recipe.iterations / default_recipe(steps.model, "cifar10").iterations
-    )
+def _training_time(steps: Steps, recipe: Recipe) -> float:
+    iterations = 0 if recipe.activation == "relu" else recipe.iterations / steps.qmetric.iterations
     step_ms = steps.relu.step_ms + (steps.qmetric.step_ms - steps.relu.step_ms) * iterations
     return step_ms * _count(recipe) * recipe.epochs / 1e3
 
 
 def _count(recipe: Recipe) -> int:
     """Steps an epoch."""
-    return math.ceil(TRAINING_IMAGES[recipe.dataset] / recipe.batch_size)
+    return math.ceil((entry(recipe.dataset).counts[0] - recipe.validation) / recipe.batch_size)

@@ -6,15 +6,15 @@ from torch import Tensor, nn
 from detrame.inference import as_pixels, predict
 from detrame.modes import evaluating
 
-SLACK = 10  # times the largest error that was seen, which no logit is taken to exceed
+SLACK = 10
 
 
 class Decisions:
-    """Calling it with images ``(N, C, H, W)`` gives logits ``(N, classes)`` whose largest is that of float32 proper.
+    """Calling it with images ``(N, C, H, W)`` gives logits ``(N, classes)`` that decide as float32 proper does.
 
     A GPU is several times as fast in TF32, which rounds what it multiplies to three digits. So it is asked first in
-    TF32, and again in float32 proper about those images whose two largest logits are so close that the rounding
-    could have swapped them. How far it moves a logit is measured on `images`.
+    TF32, and again in float32 proper about those images whose two largest logits are so close that the rounding is
+    taken to be able to swap them: no logit is taken to move by more than `SLACK` times as much as any of `images` did.
 
     Attributes:
         logits: of `images`, in float32 proper throughout.

@@ -9,6 +9,7 @@ from detrame.cli.arguments import AsJson, Device, numbers
 from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, need_stored
 from detrame.cli.reproduce.runs import list_missing, train_missing
 from detrame.cli.show import print_changes, print_document
+from detrame.errors import Failure
 
 
 def changes(
@@ -50,6 +51,8 @@ def changes(
     else:
         train_missing(wanted, results, device, budget, quiet=as_json, table=table.TABLE)
     rows = table.rows(stored(results, table=table.TABLE), model, dataset, epochs=epochs)
+    if not any(row.n for row in rows):
+        raise Failure(f"nothing is stored yet of these runs in {results}: `detrame reproduce changes` trains them")
     if as_json:
         print_document([vars(row) for row in rows if row.n])
     else:

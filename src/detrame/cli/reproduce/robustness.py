@@ -173,7 +173,7 @@ class _Table:
             print_document([row.document() for row in tables.rows(found)])
             return
         print_robustness(tables.rows(found))
-        print_checks((one.label, one.checks) for one in found if one.checks)
+        print_checks(found)
         if self.out is not None:
             print(self.out)
 

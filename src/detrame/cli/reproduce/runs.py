@@ -29,8 +29,11 @@ def train_missing(
     left = tables.missing(wanted, results, table=table)
 
     def tell(run: "Run") -> None:
-        if not quiet:
-            print(f"{result_name(run.recipe)}: {run.scores.last:.2f}%")
+        if quiet:
+            return
+        held_out = run.scores.validation  # where there are such images, it is by them that recipes are compared
+        score = f"{run.scores.last:.2f}%" if held_out is None else f"{held_out:.2f}% of the held-out images"
+        print(f"{result_name(run.recipe)}: {score}")
 
     with epochs_shown(sum(recipe.epochs for recipe in left), quiet=quiet) as on_epoch:
         tables.run_missing(
@@ -49,7 +52,7 @@ def train_missing(
 def list_missing(wanted: "list[Recipe]", results: Path, *, as_json: bool, table: str = "accuracy") -> None:
     """Those of the runs that have no stored result in a table, with the time they may take.
 
-    That is what runs of the same network took where there are some, and else what its measured steps add up to.
+    That is what its measured steps add up to where there are some, and else what runs of the same network took.
     """
     from detrame.experiments import reproduce as tables
     from detrame.experiments.results import result_name, stored
@@ -58,10 +61,11 @@ def list_missing(wanted: "list[Recipe]", results: Path, *, as_json: bool, table:
     known = stored(results, table=table)
     left = tables.missing(wanted, results, table=table)
     expected = {
-        result_name(recipe): tables.expected_time(recipe, known) or by_steps(recipe, results) for recipe in left
+        result_name(recipe): by_steps(recipe, results) or tables.expected_time(recipe, known) for recipe in left
     }
     if as_json:
-        print_document([{"run": name, "expected_seconds": time and time[0]} for name, time in expected.items()])
+        times = [(name, *(time or (None, None))) for name, time in expected.items()]
+        print_document([{"run": run, "expected_seconds": seconds, "hardware": on} for run, seconds, on in times])
         return
     for name, time in expected.items():
         print(f"{name}: " + (f"about {time[0] / 60:.1f} minutes on {time[1]}" if time else "never run before"))

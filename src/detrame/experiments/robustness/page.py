@@ -84,7 +84,9 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
         facts=_facts(measurements),
         charts=charts,
         rows=rows(measurements),
-        checked=[(one.label, verdict(one.checks), one.checks) for one in measurements if one.checks],
+        checked=[
+            (f"{one.label} on {one.dataset}", verdict(one.checks), one.checks) for one in measurements if one.checks
+        ],
         galleries=[gallery for one in measurements if (gallery := _gallery(one))],
         style=chart_style + style,
     )

@@ -54,7 +54,7 @@ def read(path: Path) -> Measured:
             "figures": [Figure(**figure) for figure in found["figures"]],
             "settings": Settings(**settings),
             "changed": [Changed(*one) for one in found["changed"]],
-            "checks": [Check(**check) for check in found.get("checks", [])],  # of some attacks only,
+            "checks": [Check(**check) for check in found.get("checks", [])],  # not in the first files,
         }
         return Measured(**(found | parts), perturbations=_perturbations(path.with_suffix(".safetensors")))
     except (ValueError, KeyError, TypeError) as error:

@@ -16,6 +16,7 @@ from detrame.experiments.robustness.measure import Bench, Figure, Measured, Sett
 from detrame.experiments.robustness.stored import path_of, read, store
 from detrame.experiments.spread import Spread
 from detrame.robustness import UNITS, Ball
+from detrame.robustness.trust import Check
 
 UAP, NOISE, EACH_IMAGE = ("uap", "uap-gradient"), ("noise",), ("pgd", "autoattack")
 CHECKED = "pgd"  # with which the checks on hidden gradients are made, at the smallest radius
@@ -37,7 +38,7 @@ class Row:
     """A figure of ours over seeds beside the paper's, if it prints one: fooling rates in percent.
 
     `accuracy` is that under attack, in the mean, and `clean` that on the unchanged images; `name` is the run's, where
-    others share its network and activation.
+    others share its network and activation; `checks` say, at this strength, whether gradients are hidden.
     """
 
     model: str
@@ -58,6 +59,7 @@ class Row:
     accuracy: float
     clean: float
     name: str = ""
+    checks: Sequence[Check] = ()
 
     @property
     def label(self) -> str:
@@ -75,7 +77,9 @@ class Row:
     def document(self) -> dict[str, Any]:
         """The row as a JSON object: with a radius or with a noise_ratio, never both."""
         left_out = {"noise_ratio"} if self.noise_ratio is None else {"radius", "norm", "pixels", "normalised"}
-        return {key: value for key, value in asdict(self).items() if key not in left_out}
+        left_out |= set() if self.checks else {"checks"}
+        plain = asdict(self) | {"checks": [check._asdict() for check in self.checks]}
+        return {key: value for key, value in plain.items() if key not in left_out}
 
 
 def cases(dataset: str | None, models: Sequence[str] | None, runs: Path) -> list[tuple[str, str, str]]:
@@ -118,8 +122,8 @@ def run_missing(
 ) -> None:
     """Attack what has not been measured with these settings yet, and store the figures of each job as they come.
 
-    After `minutes` it ends in a Failure, at the next pass over the crafting images. The next call goes on: it measures
-    again the one job that was not done, and what comes after it.
+    After `minutes` it ends in a Failure: at the next pass over the crafting images or, for attacks on each image, at
+    the next radius. The next call goes on: it measures again the one job that was not done, and what comes after it.
     """
     end = None if minutes is None else monotonic() + 60 * minutes
     left = missing(networks, attacks, settings, results)
@@ -136,9 +140,7 @@ def run_missing(
             tick()
             part = _measure(bench, attack, group, tick)
             if attack == CHECKED and group == [("pixels", min(EACH_IMAGE_RADII))]:
-                part = replace(
-                    part, checks=bench.check(network.ball(min(EACH_IMAGE_RADII), "pixels"), twin(network, networks))
-                )
+                part = _checked(bench, part, twin(network, networks))
             measured = part if measured is None else measured.joined(part)
             store(measured, results)
         if on_result is not None and measured is not None:
@@ -197,6 +199,12 @@ def _measure(bench: Bench, attack: str, job: list[Strength], on_pass: Callable[[
     return bench.attack(attack, [bench.network.ball(radius, unit) for unit, radius in job], on_pass)
 
 
+def _checked(bench: Bench, measured: Measured, twin: Network | None) -> Measured:
+    start = monotonic()
+    found = bench.check(bench.network.ball(min(EACH_IMAGE_RADII), "pixels"), twin)
+    return replace(measured, checks=found, seconds=measured.seconds + monotonic() - start)
+
+
 def rows(measurements: Iterable[Measured]) -> list[Row]:
     """One row for each network, attack and strength: mean and deviation over the seeds."""
     return [row for measured in measurements for row in _rows(measured)]
@@ -206,7 +214,8 @@ def _rows(measured: Measured) -> Iterable[Row]:
     groups: dict[Strength, list[Figure]] = {}
     for figure in measured.figures:
         groups.setdefault(_strength(figure), []).append(figure)
-    for figures in groups.values():
+    smallest = min(groups, key=lambda strength: strength[1])
+    for strength, figures in groups.items():
         first, fooling = figures[0], Spread.of([figure.fooling for figure in figures])
         published = _published(measured, first)
         yield Row(
@@ -228,6 +237,7 @@ def _rows(measured: Measured) -> Iterable[Row]:
             accuracy=Spread.of([figure.accuracy for figure in figures]).mean,
             clean=measured.clean,
             name=measured.name,
+            checks=measured.checks if strength == smallest else (),
         )
 
 
