@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from detrame import cli
+from detrame.experiments.robustness.stored import read
+from detrame.experiments.robustness.tables import rows
 from detrame.experiments.spread import Spread
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "robustness.md").read_text()
+NETWORK = "wideresnet16_8-relu.json"
 BENCHMARK = json.loads((ROOT / "results" / "universal_art.json").read_text())
 
 
@@ -55,7 +58,7 @@ def test_the_sequential_form_agrees_with_art_and_the_batched_one_is_far_faster()
 def test_the_seconds_of_crafting_are_the_stored_ones() -> None:
     words = " ".join(PAGE.split())
     found = {
-        attack: json.loads((ROOT / f"results/robustness/{attack}/cifar10/wideresnet16_8-relu.json").read_text())
+        attack: json.loads((ROOT / f"results/robustness/{attack}/cifar10/{NETWORK}").read_text())
         for attack in ("uap", "uap-gradient")
     }
     deepfool, gradient = (f"{one['seconds']:.0f} s" for one in found.values())
@@ -64,3 +67,14 @@ def test_the_seconds_of_crafting_are_the_stored_ones() -> None:
         assert one["environment"]["commit"][:7] in words
         assert len(one["figures"]) == 40
         assert one["settings"]["crafting"] == one["settings"]["images"] == 10_000
+    rates = {
+        name: {
+            row.unit: row.mean
+            for row in rows([read(ROOT / f"results/robustness/{name}/cifar10/{NETWORK}")])
+            if row.radius == 0.05
+        }
+        for name in found
+    }
+    assert f"about {rates['uap']['normalised']:.2f} % of the test images" in words
+    assert f"and {rates['uap']['pixels']:.2f} % at the larger one" in words
+    assert f"{rates['uap-gradient']['normalised']:.2f} and {rates['uap-gradient']['pixels']:.2f} %" in words

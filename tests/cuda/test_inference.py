@@ -76,3 +76,11 @@ def test_what_the_kernels_do_not_reach_takes_the_plain_pass(monkeypatch: pytest.
     monkeypatch.setattr(inference, "fused_pass", lambda model: Refused())
     model, pixels = network("resnet8", "relu"), images(100)
     torch.testing.assert_close(Predictor(model)(pixels), predict(model, pixels))
+
+
+def test_exact_predictions_are_those_of_the_cpu() -> None:
+    """In float32 proper, channels first."""
+    model, batch = network("resnet8", "qmetric"), images(64)
+    exact = predict(model, batch, exact=True)
+    on_cpu = predict(model.cpu().to(memory_format=torch.contiguous_format), batch.cpu(), exact=True)  # type: ignore[call-overload]
+    assert (exact.cpu() - on_cpu).abs().max() <= 1e-4 * on_cpu.abs().max()

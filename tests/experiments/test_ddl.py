@@ -220,3 +220,36 @@ def depth_lines() -> list[str]:
 @pytest.mark.parametrize("row", [*ddl_lines(), *depth_lines()])
 def test_the_page_s_figures_are_those_of_the_stored_runs(row: str) -> None:
     assert row in PAGE
+
+
+def test_the_page_s_words_are_those_of_the_stored_runs() -> None:
+    words = " ".join(PAGE.split())
+    known = stored(ROOT / "results", table=ddl.TABLE)
+    for dataset, at_test in (("digits", "about {:.0f} times as long"), ("cifar10", "take {:.0f} times as long")):
+        rows = {row.activation: row for row in ddl.rows(known, dataset, list(ddl.METHODS)) if row.n}
+        assert at_test.format(ddl.coding_time_ratios([*rows.values()])[dataset]) in words
+        recipes = {result.environment["commit"][:7] for result in known if result.recipe.dataset == dataset}
+        assert all(commit in words for commit in recipes)
+    train = [rows[name].train_s_per_image or 0 for name in ("dictionary", "qmetric")]
+    assert f"and {train[0] / train[1]:.0f} times in training" in words
+    means = [row.mean or 0 for row in rows.values()]
+    assert max(means) - min(means) < 5
+    steps = json.loads((ROOT / "results/timing/nvidia-h200/batch128/steps/plainnet9.json").read_text())
+    captured = steps["qmetric"]["test_s_per_image"]
+    assert f"measured {captured:.1e} s for Q-Metric" in words
+    assert f"DDL's time is {(rows['dictionary'].test_s_per_image or 0) / captured:.0f} times" in words
+
+
+@pytest.mark.parametrize("name", ["coding", "coding-h200"])
+def test_the_coding_times_are_the_stored_ones(name: str) -> None:
+    found = json.loads((ROOT / "results" / f"{name}.json").read_text())
+    case = found["cases"][0]
+    assert (case["patches"], case["size"], case["atoms"]) == (10_000, 64, 128)
+    assert max(case["difference"].values()) < 1e-8
+    cells = [found["device"], found["hardware"], f"{case['seconds']['detrame']:.3f}"]
+    for rival in ("scikit-learn", "spams"):
+        there = rival in case["seconds"]
+        cells += [f"{case['seconds'][rival]:.3f}", f"{case['times_as_fast_as'][rival]:.1f}"] if there else ["", ""]
+    assert line(*cells) in PAGE
+    assert found["commit"][:7] in PAGE
+    assert found["threads"] == 1
