@@ -258,6 +258,13 @@ def test_a_metric_without_coupling_stands_for_orthogonal_atoms() -> None:
     assert nothing.distance == pytest.approx(0, abs=1e-12)
 
 
+def test_what_has_no_nearest_dictionary() -> None:
+    with pytest.raises(TypeError, match="and the Q-Metric ReLU after it, got Linear and ReLU"):
+        detrame.nearest_dictionary(nn.Linear(2, 2), nn.ReLU())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got QMetricReLU and Linear"):
+        detrame.nearest_dictionary(QMetricReLU(2, dim=0), nn.Linear(2, 2))  # type: ignore[arg-type]
+
+
 def test_only_networks_are_decoupled() -> None:
     with pytest.raises(TypeError, match=r"expected an nn.Module, got str"):
         detrame.from_dictionary("x")  # type: ignore[call-overload]

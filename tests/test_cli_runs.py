@@ -69,8 +69,9 @@ def test_evaluate_a_network_of_the_package(monkeypatch: pytest.MonkeyPatch, caps
     pictures = Split(torch.zeros(20, 3, 32, 32, dtype=torch.uint8), torch.zeros(20, dtype=torch.long))
     black = replace(load_dataset("digits"), train=pictures, test=pictures)
     monkeypatch.setattr(networks, "load_dataset", lambda name: black)
-    assert cli.run(["evaluate", "resnet8:relu", "--json", "--device", "cpu"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
+    assert cli.run(["evaluate", "resnet8:relu", "resnet8:qmetric", "--json", "--device", "cpu"]) == 0
+    row, other = json.loads(capsys.readouterr().out)
+    assert other["run"] == "resnet8:qmetric"
     assert row["run"] == "resnet8:relu"
     assert row["accuracy"] in (0, 100)  # twenty times the same image
     assert row["recorded"] == read_pretrained("resnet8", "relu", "cifar10")[1]["scores"]["last"]
@@ -233,7 +234,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["train", "--lr", "0.1"], 2, "No such option: --lr"),
     (["compare", "plainet9"], 2, "did you mean 'plainnet9'"),
     (["compare", "--seeds", ""], 2, "--seeds takes whole numbers"),
-    (["evaluate"], 2, "Missing argument 'RUN'"),
+    (["evaluate"], 2, "Missing argument 'RUN...'"),
     (["evaluate", "{here}/nowhere"], 2, "nowhere is neither a folder of runs nor a trained network of the package"),
     (["evaluate", "{here}/damaged"], 1, "is not finished: continue it with"),
     (["evaluate", "{run}", "--device", "tpu"], 2, "unknown device 'tpu'"),

@@ -179,10 +179,14 @@ def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU
     :func:`from_dictionary` gives its dictionary back.
 
     Args:
-        transform: the linear layer; a norm after it must have been folded into it (:func:`detrame.fold`).
+        transform: the linear layer; a norm after it must have been folded into it (:func:`detrame.fold`, whose result
+            has both under their names in the network: ``folded.get_submodule("...")``).
         activation: the Q-Metric ReLU after it. Of a coupling with a kernel only the centre can come from a dictionary
             that codes each patch on its own: the other taps count as distance.
     """
+    if not isinstance(transform, nn.Linear | nn.Conv2d) or not isinstance(activation, QMetricReLU):
+        given = f"{type(transform).__name__} and {type(activation).__name__}"
+        raise TypeError(f"expected a linear layer or convolution, and the Q-Metric ReLU after it, got {given}")
     if transform.weight.shape[0] != activation.coupling.shape[0]:
         outputs, channels = transform.weight.shape[0], activation.coupling.shape[0]
         raise ValueError(f"the linear layer has {outputs} outputs, the Q-Metric ReLU {channels} channels")

@@ -313,6 +313,8 @@ def test_jobs_do_not_change_the_figures(
 def test_other_settings_are_another_measurement(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["reproduce", "noise", "--images", "50", "--seeds", "0", "--device", "cpu"]) == 0
     assert "rho 0.01 of pixels" in capsys.readouterr().out
+    assert cli.run(["reproduce", "noise", "--images", "40", "--seeds", "0", "--device", "cpu"]) == 1
+    assert "was measured on 50 images, more than 40: keep a smaller trial elsewhere" in capsys.readouterr().err
     for images, left in (("50", 0), ("60", 2)):
         assert cli.run(["reproduce", "noise", "--images", images, "--seeds", "0", "--dry-run"]) == 0
         assert f"{left} measurements are missing" in capsys.readouterr().out

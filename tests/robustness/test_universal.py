@@ -92,15 +92,18 @@ def test_the_gradient_form_is_the_strongest_and_the_batched_one_no_weaker_than_t
 
 def test_it_stops_at_the_target_or_at_the_last_pass() -> None:
     model, images = Linear(), pictures()
-    passes: list[int] = []
-    crafted = batched(
-        model, images, [Ball(0.4, "pixels"), Ball(0.001, "pixels")], [0, 0], target=50.0, on_pass=passes.append
-    )
+    steps: list[tuple[int, int]] = []
+
+    def tell(done: int, steps_at_most: int) -> None:
+        steps.append((done, steps_at_most))
+
+    balls = [Ball(0.4, "pixels"), Ball(0.001, "pixels")]
+    crafted = batched(model, images, balls, [0, 0], target=50.0, step_images=20, on_step=tell)
     reached, missed = crafted.fooling
     assert all(rate < 50 for rate in reached[:-1])
     assert reached[-1] >= 50
     assert len(reached) < len(missed) == 10
-    assert passes == list(range(1, 11))
+    assert steps == [(done, 20) for done in range(1, 21)], "two a pass"
 
 
 def test_the_network_is_left_as_it_was() -> None:

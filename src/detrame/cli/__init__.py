@@ -59,10 +59,9 @@ def models(
         show.print_document([{"model": name, **cost} for name, cost in costs.items()])
     else:
         show.print_models(infos)
-        size = f"{image_size}x{image_size}"
-        print(
-            f"Q-Metric ReLUs of {iterations} iterations; images {size}, {in_channels} channels, {num_classes} classes"
-        )
+        what = f"images {image_size}x{image_size}, {in_channels} channels, {num_classes} classes"
+        print(f"Q-Metric ReLUs of {iterations} iterations; {what}")
+        print("Also plainnetN and ddlN (exact dictionary layers), N = 3, 6, 9, 12 or more; activations lista and slstm")
 
 
 def main() -> None:

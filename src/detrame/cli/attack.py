@@ -58,6 +58,8 @@ def attack(
 ) -> None:
     """Attack trained networks: how often the prediction changes, and what accuracy is left.
 
+    On a CPU this takes minutes, and attacks on each image more: begin with few --images and --crafting.
+
     Examples:
 
         detrame attack plainnet9:relu plainnet9:qmetric --radius 3/255 --unit pixels

@@ -106,13 +106,14 @@ def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
     """Fooling rate and accuracy under attack, by network, attack and strength; a radius in both units."""
     from detrame.experiments.spread import Spread
 
+    printed = any(row.paper is not None for row in rows)
     table = _table("network", "data", "attack", "strength")
-    for heading in ("paper, %", "fooled, %", "seeds", "accuracy, %", "clean, %"):
+    for heading in (*["paper, %"] * printed, "fooled, %", "seeds", "accuracy, %", "clean, %", "images"):
         table.add_column(heading, justify="right")
     for row in rows:
-        published = "" if row.paper is None else Spread(row.paper, row.paper_std, 5).text(2)
+        published = ["" if row.paper is None else Spread(row.paper, row.paper_std, 5).text(2)] if printed else []
         ours = Spread(row.mean, row.std, row.n).text(2)
-        figures = [published, ours, str(row.n), f"{row.accuracy:.2f}", f"{row.clean:.2f}"]
+        figures = [*published, ours, str(row.n), f"{row.accuracy:.2f}", f"{row.clean:.2f}", f"{row.images:,}"]
         table.add_row(row.label, row.dataset, row.attack, row.strength, *figures)
     _print(table)
 
@@ -129,7 +130,7 @@ def print_checks(measured: "Iterable[Measured]") -> None:
     for one in measured:
         if one.checks:
             found = [f"  {check}" for check in one.checks]
-            print("\n".join([f"{one.label} on {one.dataset}: {verdict(one.checks)}", *found]))
+            print("\n".join([f"{one.label} on {one.dataset}: {verdict(one.checks, one.settings.images)}", *found]))
 
 
 def print_ddl(rows: "Sequence[DDLRow]") -> None:
@@ -166,9 +167,9 @@ def print_ddl(rows: "Sequence[DDLRow]") -> None:
             *map(seconds, times),
         )
     _print(table)
-    print(f"Times are for one image; training is {ddl.PAPER_EPOCHS} epochs of it, as the paper counts, by those run.")
+    print(f"Seconds are for one image; those of training for {ddl.PAPER_EPOCHS} epochs, reckoned from the ones run.")
     claim = paper.tables()["claims"]["ddl_test_speed"]
-    said = f"the paper says {claim['printed']}, its table {claim['own_tables']}"
+    said = f"the paper says {claim['printed']} on CIFAR-10, its table, of 12 layers, {claim['own_tables']}"
     for dataset, ratio in ddl.coding_time_ratios(rows).items():
         print(f"On {dataset}, DDL takes {ratio:.3g} times as long as Q-Metric for a test image; {said}.")
     _print_hardware(rows)

@@ -127,8 +127,9 @@ def compare(
 
 
 def evaluate(
-    name: Annotated[
-        str, typer.Argument(metavar="RUN", help="A finished run, a folder of them, or a network of the package.")
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Finished runs, folders of them, or networks of the package."),
     ],
     device: Device = "auto",
     as_json: AsJson = False,
@@ -139,7 +140,7 @@ def evaluate(
 
         detrame evaluate runs/plainnet9
 
-        detrame evaluate plainnet9:qmetric
+        detrame evaluate plainnet9:relu plainnet9:qmetric
     """
     from detrame.experiments.networks import PACKAGE, named
     from detrame.inference import accuracy, predict
@@ -147,10 +148,10 @@ def evaluate(
 
     place = pick_device(device)
     rows = []
-    for network in named(name):
+    for asked, network in [(name, network) for name in names for network in named(name)]:
         test = network.dataset.test.to(place)
         measured = accuracy(predict(network.model.to(place), test.images), test.labels)
-        run = name if network.source == PACKAGE else network.source
+        run = asked if network.source == PACKAGE else network.source
         rows.append({"run": run, "accuracy": measured, "recorded": network.recorded, "images": len(test)})
         if not as_json:
             print(f"{run}: {measured:.2f}% of {len(test)} test images (recorded: {network.recorded:.2f}%)")

@@ -86,7 +86,7 @@ def _kind(network: Network) -> tuple[str, str, str]:
 
 def named(name: str) -> list[Network]:
     """The networks that `name` stands for: those of the runs in a folder, or one of the package."""
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return [Network(run.recipe, str(run.path), run.scores.last, run) for run in find(name)]
     packaged = {_short(file): file for file in pretrained_names()}
     if name not in packaged and ":" in name:

@@ -15,6 +15,7 @@ from detrame.inference import accuracy, predict
 from detrame.robustness.attacks import PGD_STEPS, pgd, square
 from detrame.robustness.ball import Ball
 
+ENOUGH = 200  # images, of which the slack is a few
 SLACK = 1.0  # percentage points by which the weaker attack may seem the stronger, by chance
 FEW_STEPS = 10
 _PGD = f"PGD, {PGD_STEPS} steps"
@@ -90,8 +91,8 @@ def checks(
     ]
 
 
-def verdict(found: Sequence[Check]) -> str:
-    """What the checks say together, in one sentence."""
+def verdict(found: Sequence[Check], images: int) -> str:
+    """What the checks, made on some images, say together, in one sentence."""
     failed = [check.name for check in found if check.holds is False]
     if failed:
         return f"Not to be trusted: it does not hold that {', nor that '.join(failed)}; gradients may be hidden."
@@ -100,6 +101,8 @@ def verdict(found: Sequence[Check]) -> str:
         return "PGD leaves nothing at this radius: there is no accuracy to trust; check at a smaller one."
     if silent:
         return "PGD takes nothing off the accuracy at this radius: the checks say nothing; check at a larger one."
+    if images < ENOUGH:
+        return f"All {len(found)} checks hold, but {images} images are too few to tell: take {ENOUGH} or more."
     return (
         f"All {len(found)} checks hold: nothing says that gradients are hidden, so the accuracy under attack can stand."
     )

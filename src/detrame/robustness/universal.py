@@ -26,7 +26,7 @@ MARGIN = 5.0  # by which another logit has to lead before the gradient form lets
 # (image, perturbation) pairs that go through the network together: what fits the memory of either.
 PAIRS = {"cpu": 200, "cuda": 2000}
 
-OnPass = Callable[[int], None]
+OnStep = Callable[[int, int], None]
 
 
 class Crafted(NamedTuple):
@@ -50,7 +50,7 @@ def sequential(
     target: float = TARGET,
     overshoot: float = OVERSHOOT,
     passes: int = PASSES,
-    on_pass: OnPass | None = None,
+    on_step: OnStep | None = None,
 ) -> Crafted:
     r"""The published algorithm: for each image x in a random order whose prediction v does not change yet,
 
@@ -66,11 +66,11 @@ def sequential(
         target: percent of the images to be fooled, after which no further pass is begun.
         overshoot: of DeepFool, which looks at 10 classes and takes 10 steps at most.
         passes: at most this many; they decide the figure where the target is out of reach.
-        on_pass: told the number of each pass, from 1, when it is over.
+        on_step: told after every step how many there have been, and how many there are at most.
     """
     options = {"candidates": 10, "steps": 10, "step_images": 1}
     return batched(
-        model, images, balls, seeds, target=target, overshoot=overshoot, passes=passes, on_pass=on_pass, **options
+        model, images, balls, seeds, target=target, overshoot=overshoot, passes=passes, on_step=on_step, **options
     )
 
 
@@ -86,7 +86,7 @@ def batched(
     candidates: int = 3,
     steps: int = 3,
     step_images: int = 100,
-    on_pass: OnPass | None = None,
+    on_step: OnStep | None = None,
 ) -> Crafted:
     r"""The same with `step_images` images a step, whose increments are added up before the projection.
 
@@ -94,7 +94,7 @@ def batched(
     network works on batches, which takes far less time.
 
     Args:
-        model, images, balls, seeds, target, overshoot, passes, on_pass: as in :func:`sequential`.
+        model, images, balls, seeds, target, overshoot, passes, on_step: as in :func:`sequential`.
         candidates, steps: classes that DeepFool looks at, and steps that it takes at most.
         step_images: images that move a perturbation at once.
     """
@@ -110,7 +110,7 @@ def batched(
         owners = unfooled.div(step.said.shape[1], rounding_mode="floor")
         return step.perturbations.index_add(0, owners[fooled], increments[fooled])
 
-    return _craft(model, images, balls, seeds, update, target, passes, step_images, on_pass)
+    return _craft(model, images, balls, seeds, update, target, passes, step_images, on_step)
 
 
 def gradient(
@@ -121,7 +121,7 @@ def gradient(
     *,
     passes: int = PASSES,
     step_images: int = 50,
-    on_pass: OnPass | None = None,
+    on_step: OnStep | None = None,
 ) -> Crafted:
     r"""Projected gradient descent on the perturbation itself, along the steepest way in the norm of its ball.
 
@@ -131,7 +131,7 @@ def gradient(
     linearly from a fifth of the radius to nothing; where there are few, they start longer, so as to reach the edge.
 
     Args:
-        model, images, balls, seeds, on_pass: as in :func:`sequential`.
+        model, images, balls, seeds, on_step: as in :func:`sequential`.
         passes: over the images, all of them made.
         step_images: images that move a perturbation at once.
     """
@@ -148,7 +148,7 @@ def gradient(
         length = max(FIRST_STEP, WAY / step.total) * (1 - step.done / step.total)
         return step.perturbations - length * steepest(slopes, step.extents, step.norm)
 
-    return _craft(model, images, balls, seeds, update, 100.0, passes, step_images, on_pass)
+    return _craft(model, images, balls, seeds, update, 100.0, passes, step_images, on_step)
 
 
 class Step(NamedTuple):
@@ -184,7 +184,7 @@ def _craft(
     target: float,
     passes: int,
     step_images: int,
-    on_pass: OnPass | None,
+    on_step: OnStep | None,
 ) -> Crafted:
     """Pass over the images and `update` the perturbations by `step_images` at a time, until they fool enough."""
     if len(balls) != len(seeds):
@@ -210,10 +210,10 @@ def _craft(
                     at = perturbations[group]
                     step = Step(network, pixels[chosen], said[chosen], at, own, norm, done, passes * len(batches))
                     perturbations[group] = project(update(step), own, norm)
+                if on_step is not None:
+                    on_step(done + 1, passes * len(batches))
             for k in active.tolist():
                 fooling[k].append(fooling_rate(before, _logits(network, perturbed(pixels, perturbations[k]))))
-            if on_pass is not None:
-                on_pass(number + 1)
             active = active[[fooling[k][-1] < target for k in active.tolist()]]
             if not len(active):
                 break

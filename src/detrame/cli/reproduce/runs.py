@@ -68,5 +68,9 @@ def list_missing(wanted: "list[Recipe]", results: Path, *, as_json: bool, table:
         print_document([{"run": run, "expected_seconds": seconds, "hardware": on} for run, seconds, on in times])
         return
     for name, time in expected.items():
-        print(f"{name}: " + (f"about {time[0] / 60:.1f} minutes on {time[1]}" if time else "never run before"))
+        print(f"{name}: " + (f"about {_said(time[0])} on {time[1]}" if time else "never run before"))
     print(f"{len(expected)} of {len(wanted)} runs are missing")
+
+
+def _said(seconds: float) -> str:
+    return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"

@@ -34,7 +34,7 @@ UNIVERSAL: dict[str, Callable[..., Crafted]] = {"uap": batched, "uap-gradient": 
 ATTACKS = (*UNIVERSAL, *PER_IMAGE)
 CHANGED = 8  # images to be shown, for each radius
 
-OnPass = Callable[[int], None]
+OnStep = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -182,17 +182,17 @@ class Bench:
         self.decisions = Decisions(self.model, self.test.images)
         self.before = self.decisions.logits
 
-    def attack(self, name: str, balls: Sequence[Ball], on_pass: OnPass | None = None) -> Measured:
-        """What an attack of :data:`ATTACKS` does at some radii; `on_pass` is told of passes over crafting images."""
+    def attack(self, name: str, balls: Sequence[Ball], on_step: OnStep | None = None) -> Measured:
+        """What an attack of :data:`ATTACKS` does at some radii; `on_step` is told of the steps of crafting."""
         known_attack(name)
-        return self._universal(name, balls, on_pass) if name in UNIVERSAL else self._per_image(name, balls)
+        return self._universal(name, balls, on_step) if name in UNIVERSAL else self._per_image(name, balls)
 
-    def _universal(self, form: str, balls: Sequence[Ball], on_pass: OnPass | None) -> Measured:
+    def _universal(self, form: str, balls: Sequence[Ball], on_step: OnStep | None) -> Measured:
         """Universal perturbations, all radii and seeds crafted as one job."""
         start = perf_counter()
         seeds = self.settings.seeds
         pairs = [(ball, seed) for ball in balls for seed in seeds]
-        crafted = self._craft(form, [ball for ball, _ in pairs], [seed for _, seed in pairs], on_pass)
+        crafted = self._craft(form, [ball for ball, _ in pairs], [seed for _, seed in pairs], on_step)
         pixels = as_pixels(self.test.images)
         figures, changed = [], []
         for number, ((ball, seed), perturbation) in enumerate(zip(pairs, crafted.perturbations, strict=True)):
@@ -227,8 +227,8 @@ class Bench:
         other = None if twin is None else twin.model.to(self.device)
         return checks(self.model, self.test.images, self.test.labels, ball, twin=other, seed=self.settings.seeds[0])
 
-    def _craft(self, form: str, balls: list[Ball], seeds: list[int], on_pass: OnPass | None) -> Crafted:
-        options: dict[str, Any] = {"passes": self.settings.passes, "on_pass": on_pass}
+    def _craft(self, form: str, balls: list[Ball], seeds: list[int], on_step: OnStep | None) -> Crafted:
+        options: dict[str, Any] = {"passes": self.settings.passes, "on_step": on_step}
         if form != "uap-gradient":
             options |= {"target": self.settings.target, "overshoot": self.settings.overshoot}
         return UNIVERSAL[form](self.model, self.crafting.images, balls, seeds, **options)

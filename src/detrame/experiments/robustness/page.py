@@ -85,7 +85,9 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
         charts=charts,
         rows=rows(measurements),
         checked=[
-            (f"{one.label} on {one.dataset}", verdict(one.checks), one.checks) for one in measurements if one.checks
+            (f"{one.label} on {one.dataset}", verdict(one.checks, one.settings.images), one.checks)
+            for one in measurements
+            if one.checks
         ],
         galleries=[gallery for one in measurements if (gallery := _gallery(one))],
         style=chart_style + style,

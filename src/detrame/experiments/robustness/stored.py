@@ -64,8 +64,9 @@ def read(path: Path) -> Measured:
 
 
 def stored(folder: Path, attack: str) -> list[Measured]:
-    """Every stored measurement by an attack, in the order of their names."""
-    return [read(path) for path in sorted((folder / "robustness" / attack).rglob("*.json"))]
+    """Every stored measurement by an attack, in the order of their names, but ReLU before Q-Metric."""
+    paths = (folder / "robustness" / attack).rglob("*.json")
+    return [read(path) for path in sorted(paths, key=lambda path: (path.parent, path.stem.replace("-relu", "-a")))]
 
 
 def _perturbations(path: Path) -> Tensor | None:

@@ -37,7 +37,7 @@ RESNETS = ("resnet110", "resnet56", "resnet20", "resnet8")
 class Row:
     """A figure of ours over seeds beside the paper's, if it prints one: fooling rates in percent.
 
-    `accuracy` is that under attack, in the mean, and `clean` that on the unchanged images; `name` is the run's, where
+    `accuracy` is that under attack, in the mean, and `clean` that on the unchanged `images`; `name` is the run's, where
     others share its network and activation; `checks` say, at this strength, whether gradients are hidden.
     """
 
@@ -58,6 +58,7 @@ class Row:
     n: int
     accuracy: float
     clean: float
+    images: int
     name: str = ""
     checks: Sequence[Check] = ()
 
@@ -122,16 +123,19 @@ def run_missing(
 ) -> None:
     """Attack what has not been measured with these settings yet, and store the figures of each job as they come.
 
-    After `minutes` it ends in a Failure: at the next pass over the crafting images or, for attacks on each image, at
-    the next radius. The next call goes on: it measures again the one job that was not done, and what comes after it.
+    After `minutes` it ends in a Failure: at the next step of crafting or, for attacks on each image, at the next
+    radius. The next call goes on: it measures again the one job that was not done, and what comes after it. What was
+    measured on more images than these settings ask for is not replaced.
     """
     end = None if minutes is None else monotonic() + 60 * minutes
     left = missing(networks, attacks, settings, results)
 
-    def tick(_: int = 0) -> None:
+    def tick(_done: int = 0, _steps: int = 0) -> None:
         if end is not None and monotonic() > end:
             raise Failure(f"stopped after {minutes:g} minutes: type the same again to measure the rest")
 
+    for network, attack in left:
+        _refuse_smaller(network, attack, settings, results)
     for network, attack in left:
         tick()
         bench = Bench(network, settings, device)
@@ -157,6 +161,16 @@ def missing(
         for attack in attacks
         if _so_far(network, attack, settings, results)[1]
     ]
+
+
+def _refuse_smaller(network: Network, attack: str, settings: Settings, results: Path) -> None:
+    recipe = network.recipe
+    path = path_of(results, attack, recipe.dataset, recipe.model, recipe.activation)
+    if path.exists() and (found := read(path)).settings.images > settings.images:
+        raise Failure(
+            f"{path} was measured on {found.settings.images} images, more than {settings.images}: "
+            "keep a smaller trial elsewhere, with --results"
+        )
 
 
 def _so_far(network: Network, attack: str, settings: Settings, results: Path) -> tuple[Measured | None, list[Strength]]:
@@ -192,11 +206,11 @@ def _jobs(strengths: list[Strength], attack: str, device: str) -> list[list[Stre
     return [[strength] for strength in strengths]
 
 
-def _measure(bench: Bench, attack: str, job: list[Strength], on_pass: Callable[[int], None]) -> Measured:
+def _measure(bench: Bench, attack: str, job: list[Strength], on_step: Callable[[int, int], None]) -> Measured:
     if attack == "noise":
         ((unit, ratio),) = job
         return bench.noise([ratio], [unit])
-    return bench.attack(attack, [bench.network.ball(radius, unit) for unit, radius in job], on_pass)
+    return bench.attack(attack, [bench.network.ball(radius, unit) for unit, radius in job], on_step)
 
 
 def _checked(bench: Bench, measured: Measured, twin: Network | None) -> Measured:
@@ -236,6 +250,7 @@ def _rows(measured: Measured) -> Iterable[Row]:
             n=fooling.n,
             accuracy=Spread.of([figure.accuracy for figure in figures]).mean,
             clean=measured.clean,
+            images=measured.settings.images,
             name=measured.name,
             checks=measured.checks if strength == smallest else (),
         )
