@@ -12,6 +12,9 @@ from detrame.errors import Failure
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([]) == 0
     assert "models" in capsys.readouterr().out
+    for group in ("data", "reproduce"):
+        assert cli.run([group]) == 0
+        assert f"Usage: detrame {group} [OPTIONS] COMMAND" in capsys.readouterr().out
     assert cli.run(["models", "--help"]) == 0
     assert "--iterations" in capsys.readouterr().out
     assert cli.run(["--version"]) == 0

@@ -74,8 +74,10 @@ def main() -> None:
 
 def run(args: list[str]) -> int:
     """Run the command line on `args` and return its exit status."""
+    if args in ([], ["data"], ["reproduce"]):  # which do nothing by themselves
+        args = [*args, "--help"]
     try:
-        status = typer.main.get_command(app).main(args or ["--help"], prog_name="detrame", standalone_mode=False)
+        status = typer.main.get_command(app).main(args, prog_name="detrame", standalone_mode=False)
     except typer.Exit as stop:
         status = stop.exit_code
     except (typer.Abort, KeyboardInterrupt):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
     from detrame.data import Dataset
     from detrame.data.download import Progress
 
-app = typer.Typer(no_args_is_help=True, help="List, get and verify data sets.")
+app = typer.Typer(help="List, get and verify data sets.")
 
 
 @app.command("list")

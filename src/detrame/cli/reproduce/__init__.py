@@ -19,7 +19,6 @@ class _Tables(TyperGroup):
 app = typer.Typer(
     cls=_Tables,
     rich_markup_mode=None,
-    no_args_is_help=True,
     help="The paper's tables: run what is missing, show the rest.",
 )
 TABLES = (
