@@ -163,6 +163,10 @@ def test_what_is_missing_here_is_measured_once(small: Setting, capsys: pytest.Ca
     quiet = capsys.readouterr()
     assert {row["hardware"] for row in json.loads(quiet.out)} == {small.hardware}
     assert quiet.err == ""
+    assert cli.run(["reproduce", "timing", "--show", "--json"]) == 0
+    assert {row["hardware"] for row in json.loads(capsys.readouterr().out)} == {"H200", None}, "the best there is"
+    assert cli.run(["reproduce", "timing", "--show", "--device", "cpu", "--json"]) == 0
+    assert {row["hardware"] for row in json.loads(capsys.readouterr().out)} == {small.hardware, None}
     two = ["reproduce", "timing", "--models", "resnet8,plainnet3", "--device", "cpu", "--dry-run", "--json"]
     assert cli.run(two) == 0
     assert json.loads(capsys.readouterr().out) == [{"model": "plainnet3", "hardware": small.hardware}]

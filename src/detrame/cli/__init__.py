@@ -90,7 +90,7 @@ def run(args: list[str]) -> int:
         if hasattr(error, "format_message"):  # a usage error of the argument parser
             return _complain(error.format_message(), 2)
         if "memory" in str(error):  # PyTorch's own error, on the CPU and on a GPU
-            return _complain("there is not enough memory for this: take a smaller batch_size or width", 1)
+            return _complain("there is not enough memory for this: take a smaller batch, network or image", 1)
         raise
     if status == INTERRUPTED:  # which is also what typer makes of Ctrl-C, without a word
         return _complain("interrupted", INTERRUPTED)

@@ -20,6 +20,7 @@ def timing(
     """Measure the steps that the time table still lacks on this device, and print the paper's figures beside ours.
 
     On a CPU that is of ResNet 8 and 20, unless others are named. A budget ends it after the network at hand.
+    What is shown is of the best hardware that was measured, or with --device of this machine.
 
     Examples:
 
@@ -31,7 +32,8 @@ def timing(
     from detrame.experiments import bench
     from detrame.experiments.timing import rows
 
-    wanted, hardware = names(models), None
+    wanted = names(models)
+    hardware = None if device == "auto" else bench.setting_on(device).hardware
     if dry_run or not show:
         where = bench.setting_on(device)
         left = bench.missing(bench.networks("steps", where, wanted), where, results)
