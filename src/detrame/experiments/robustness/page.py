@@ -84,6 +84,7 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
         facts=_facts(measurements),
         charts=charts,
         rows=rows(measurements),
+        printed=any(row.paper is not None for row in rows(measurements)),
         checked=[
             (f"{one.label} on {one.dataset}", verdict(one.checks, one.settings.images), one.checks)
             for one in measurements
