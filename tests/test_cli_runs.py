@@ -245,7 +245,6 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["report", "{run}", "--out", "{here}/empty"], 1, "empty is a folder: name the file to write"),
     (["evaluate", "{here}/changed"], 1, "was begun on other images than digits now holds"),
     (["evaluate", "{here}/weightless"], 1, "weights.safetensors cannot be read"),
-    (["data"], 2, "Usage: detrame data"),
     (["data", "get", "cifar11"], 2, "did you mean 'cifar10'"),
     (["data", "get", "flowers", "--from", "{here}/nowhere"], 2, "nowhere does not exist"),
     (["data", "get", "cifar10", "--from", "{here}/file"], 1, "fetch https://www.cs.toronto.edu"),
