@@ -53,10 +53,7 @@ def uap(
 
     settings = Settings(crafting=crafting, images=images, seeds=tuple(numbers("--seeds", seeds)), passes=passes)
     table = _Table("uap", tables.UAP, dataset, names(models), results, out, as_json)
-    if show and not dry_run:
-        table.show()
-    else:
-        table.measure(settings, runs, device, budget, dry_run=dry_run)
+    table.measure_or_show(settings, runs, device, budget, dry_run=dry_run, show=show)
 
 
 def noise(
@@ -81,10 +78,7 @@ def noise(
 
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
     table = _Table("noise", tables.NOISE, dataset, names(models), results, out, as_json)
-    if show and not dry_run:
-        table.show()
-    else:
-        table.measure(settings, runs, device, budget, dry_run=dry_run)
+    table.measure_or_show(settings, runs, device, budget, dry_run=dry_run, show=show)
 
 
 def attacks(
@@ -111,10 +105,7 @@ def attacks(
 
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
     table = _Table("attacks", tables.EACH_IMAGE, dataset, names(models), results, out, as_json)
-    if show and not dry_run:
-        table.show()
-    else:
-        table.measure(settings, runs, device, budget, dry_run=dry_run)
+    table.measure_or_show(settings, runs, device, budget, dry_run=dry_run, show=show)
 
 
 @dataclass(frozen=True)
@@ -129,11 +120,17 @@ class _Table:
     out: Path | None
     as_json: bool
 
-    def measure(self, settings: "Settings", runs: Path, device: str, budget: float | None, *, dry_run: bool) -> None:
-        """Take the missing measurements, or list them, and print all."""
+    def measure_or_show(
+        self, settings: "Settings", runs: Path, device: str, budget: float | None, *, dry_run: bool, show: bool
+    ) -> None:
+        """Take the missing measurements, unless they are only to be listed, or what is stored to be shown; print all."""
         from detrame.experiments.robustness import tables
 
         self._check_out()
+        if show and not dry_run:
+            need_stored(self.results)
+            self._print()
+            return
         networks = _trained(self.dataset, self.models, runs)
         if dry_run:
             _list(tables.missing(networks, self.attacks, settings, self.results), self.as_json)
@@ -142,12 +139,6 @@ class _Table:
         tables.run_missing(
             networks, self.attacks, settings, self.results, device=device, minutes=budget, on_result=tell
         )
-        self._print()
-
-    def show(self) -> None:
-        """Print what is stored."""
-        self._check_out()
-        need_stored(self.results)
         self._print()
 
     def _check_out(self) -> None:
