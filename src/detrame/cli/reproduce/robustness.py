@@ -123,7 +123,7 @@ class _Table:
     def measure_or_show(
         self, settings: "Settings", runs: Path, device: str, budget: float | None, *, dry_run: bool, show: bool
     ) -> None:
-        """Take the missing measurements, unless they are only to be listed, or what is stored to be shown; print all."""
+        """Take the missing measurements, or list them, or do neither; and print what is stored."""
         from detrame.experiments.robustness import tables
 
         self._check_out()
