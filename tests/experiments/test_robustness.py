@@ -230,6 +230,9 @@ def test_reproduce_uap(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> N
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == 2 * 2 * 3
     assert {(row["attack"], row["n"]) for row in rows} == {("uap", 2), ("uap-gradient", 2)}
+    for smaller, told in ((["--crafting", "50"], "60 crafting images, more than 50"), (["--seeds", "0"], "2 seeds")):
+        assert cli.run(["reproduce", "uap", *options, *smaller]) == 1
+        assert f"was measured with {told}" in capsys.readouterr().err
     keys = {"model", "dataset", "activation", "radius", "unit", "paper", "mean", "std", "n"}
     assert all(keys <= set(row) and row["paper"] is None for row in rows)
     assert cli.run(["reproduce", "uap", "--show", "--models", "plainnet6", "--json"]) == 2
@@ -314,7 +317,9 @@ def test_other_settings_are_another_measurement(on_digits: Path, capsys: pytest.
     assert cli.run(["reproduce", "noise", "--images", "50", "--seeds", "0", "--device", "cpu"]) == 0
     assert "rho 0.01 of pixels" in capsys.readouterr().out
     assert cli.run(["reproduce", "noise", "--images", "40", "--seeds", "0", "--device", "cpu"]) == 1
-    assert "was measured on 50 images, more than 40: keep a smaller trial elsewhere" in capsys.readouterr().err
+    assert "was measured with 50 test images, more than 40: keep a smaller trial elsewhere" in capsys.readouterr().err
+    (relu, _) = stored(Path("results"), "noise")
+    assert relu.activation == "relu", "it comes first"
     for images, left in (("50", 0), ("60", 2)):
         assert cli.run(["reproduce", "noise", "--images", images, "--seeds", "0", "--dry-run"]) == 0
         assert f"{left} measurements are missing" in capsys.readouterr().out

@@ -69,11 +69,8 @@ def by_steps(recipe: Recipe, results: Path) -> tuple[float, str] | None:
     What the Q-Metric adds to a step is taken to grow with its iterations.
     """
     steps = _measured(results).get(recipe.model)
-    known = (
-        recipe.dataset in ("cifar10", "cifar100", "svhn")
-        and recipe.activation in ("relu", "qmetric")
-        and recipe.width == 1
-    )
+    published = paper.iterations(recipe.model, recipe.dataset) is not None  # all on images of one size
+    known = published and recipe.activation in ("relu", "qmetric") and recipe.width == 1
     if steps is None or not known or recipe.batch_size != steps.batch:
         return None
     return _training_time(steps, recipe), steps.environment["hardware"]

@@ -54,7 +54,7 @@ def read(path: Path) -> Measured:
             "figures": [Figure(**figure) for figure in found["figures"]],
             "settings": Settings(**settings),
             "changed": [Changed(*one) for one in found["changed"]],
-            "checks": [Check(**check) for check in found.get("checks", [])],  # not in the first files,
+            "checks": [Check(**check) for check in found.get("checks", [])],  # the first files have none
         }
         return Measured(**(found | parts), perturbations=_perturbations(path.with_suffix(".safetensors")))
     except (ValueError, KeyError, TypeError) as error:
@@ -64,9 +64,9 @@ def read(path: Path) -> Measured:
 
 
 def stored(folder: Path, attack: str) -> list[Measured]:
-    """Every stored measurement by an attack, in the order of their names, but ReLU before Q-Metric."""
-    paths = (folder / "robustness" / attack).rglob("*.json")
-    return [read(path) for path in sorted(paths, key=lambda path: (path.parent, path.stem.replace("-relu", "-a")))]
+    """Every stored measurement by an attack, by data set and network, ReLU before Q-Metric."""
+    found = [read(path) for path in (folder / "robustness" / attack).rglob("*.json")]
+    return sorted(found, key=lambda one: (one.dataset, one.model, one.activation != "relu"))
 
 
 def _perturbations(path: Path) -> Tensor | None:

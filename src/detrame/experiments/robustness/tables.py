@@ -125,7 +125,7 @@ def run_missing(
 
     After `minutes` it ends in a Failure: at the next step of crafting or, for attacks on each image, at the next
     radius. The next call goes on: it measures again the one job that was not done, and what comes after it. What was
-    measured on more images than these settings ask for is not replaced.
+    measured with more images or seeds than these settings ask for is not replaced.
     """
     end = None if minutes is None else monotonic() + 60 * minutes
     left = missing(networks, attacks, settings, results)
@@ -164,19 +164,32 @@ def missing(
 
 
 def _refuse_smaller(network: Network, attack: str, settings: Settings, results: Path) -> None:
+    """A Failure if what is stored took more images or seeds than would take its place."""
+    path = _path(network, attack, results)
+    if not path.exists():
+        return
+    there = read(path).settings
+    sizes = {
+        "test images": (there.images, settings.images),
+        "crafting images": (there.crafting, settings.crafting) if attack in UAP else (0, 0),
+        "seeds": (len(there.seeds), len(settings.seeds)),
+    }
+    for what, (before, now) in sizes.items():
+        if before > now:
+            raise Failure(
+                f"{path} was measured with {before} {what}, more than {now}: "
+                "keep a smaller trial elsewhere, with --results"
+            )
+
+
+def _path(network: Network, attack: str, results: Path) -> Path:
     recipe = network.recipe
-    path = path_of(results, attack, recipe.dataset, recipe.model, recipe.activation)
-    if path.exists() and (found := read(path)).settings.images > settings.images:
-        raise Failure(
-            f"{path} was measured on {found.settings.images} images, more than {settings.images}: "
-            "keep a smaller trial elsewhere, with --results"
-        )
+    return path_of(results, attack, recipe.dataset, recipe.model, recipe.activation)
 
 
 def _so_far(network: Network, attack: str, settings: Settings, results: Path) -> tuple[Measured | None, list[Strength]]:
     """What is stored of a measurement of this very network with these settings, and the strengths that are missing."""
-    recipe = network.recipe
-    path = path_of(results, attack, recipe.dataset, recipe.model, recipe.activation)
+    recipe, path = network.recipe, _path(network, attack, results)
     found = read(path) if path.exists() else None
     this = (network.source, recipe.split_seed, recipe.iterations, settings)
     if found is None or (found.source, found.split_seed, found.iterations, found.settings) != this:
