@@ -73,7 +73,7 @@ def test_wrong_images(digits: Digits) -> None:
     with pytest.raises(ValueError, match="Found array with dim 4, while dim <= 2 is required by DeTraMeClassifier"):
         detrame.DeTraMeClassifier().fit(digits.images, digits.y)
     with pytest.raises(ValueError, match="unknown model 'planenet3': did you mean 'plainnet3'"):
-        quick("planenet3").fit(digits.images, digits.y)
+        quick("planenet3").fit(digits.X, digits.y)  # flat, which is not what is wrong here
     with pytest.raises(ValueError, match="ddl3 takes no activation"):
         quick("ddl3", activation="relu").fit(digits.images, digits.y)
     model = quick().fit(digits.images, digits.y)

@@ -172,6 +172,9 @@ def test_parameters_beside_the_paper_s(capsys: pytest.CaptureFixture[str]) -> No
         (["accuracy", "--seeds", "-2"], "--seeds takes numbers >= 0, got -2"),
         (["accuracy", "--budget", "0"], "--budget takes minutes above 0, got 0"),
         (["noise", "--budget", "nan"], "--budget takes minutes above 0, got nan"),
+        (["accuracy", "--show", "--dry-run"], "--show prints what is stored and --dry-run lists what is missing"),
+        (["uap", "--dry-run", "--show"], "give one of them"),
+        (["timing", "--dry-run", "--show"], "give one of them"),
         (["accuracy", "--epochs", "0"], "epochs must be at least 1, got 0"),
     ],
 )

@@ -349,6 +349,20 @@ def test_attack_several_networks_side_by_side(
     assert [one["attack"] for one in document["measured"]] == ["uap-sequential", "noise"]
 
 
+def test_an_interruption_keeps_what_is_finished(
+    runs: dict[str, list[Run]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "page.html"
+    arguments = ["attack", str(runs["relu"][0].path), "--radius", "0.1", "--unit", "pixels", "--noise", "0.01"]
+    arguments += ["--attacks", "uap-gradient", *OPTIONS]
+    with patch.object(Bench, "noise", side_effect=KeyboardInterrupt):
+        assert cli.run([*arguments, "--out", str(out)]) == 130
+        assert "uap-gradient" in capsys.readouterr().out
+        assert "uap-gradient" in out.read_text()
+        assert cli.run([*arguments, "--json"]) == 130
+    assert [one["attack"] for one in json.loads(capsys.readouterr().out)["measured"]] == ["uap-gradient"]
+
+
 def test_several_runs_of_one_network_are_told_apart(
     runs: dict[str, list[Run]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,9 +71,7 @@ def attack(
         detrame attack runs/NAME --noise 0.001,0.01 --unit pixels --out page.html
     """
     from detrame.experiments.networks import named, told_apart
-    from detrame.experiments.robustness import Settings, page
-    from detrame.experiments.robustness.stored import document
-    from detrame.experiments.robustness.tables import rows
+    from detrame.experiments.robustness import Settings
     from detrame.training.files import ready_to_write
 
     asked = _Asked.by(radius, noise, unit, norm, attacks, check=check)
@@ -82,11 +80,23 @@ def attack(
     once("the command", [f"{one.label} on {one.recipe.dataset} from {one.source}" for one in networks])
     if out is not None:
         ready_to_write(out)
-    measured = []
-    for one in asked.of(networks, settings, device):
-        measured.append(one)
-        if not as_json:
-            tell_measured(one)
+    measured: list[Measured] = []
+    try:
+        for one in asked.of(networks, settings, device):
+            measured.append(one)
+            if not as_json:
+                tell_measured(one)
+    finally:  # what is finished is kept, whatever cut the rest short
+        if measured:
+            _report(measured, images, out, as_json=as_json)
+
+
+def _report(measured: "list[Measured]", images: int, out: Path | None, *, as_json: bool) -> None:
+    """Print what was measured, and write the page of it."""
+    from detrame.experiments.robustness import page
+    from detrame.experiments.robustness.stored import document
+    from detrame.experiments.robustness.tables import rows
+
     if out is not None:
         page.write(measured, out)
     if as_json:

@@ -20,6 +20,13 @@ def _above_0(budget: float | None) -> float | None:
     return budget
 
 
+def _one_of_them(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> bool:
+    """--show runs nothing and --dry-run shows nothing: a ValueError for the two together."""
+    if value and (ctx.params.get("show") or ctx.params.get("dry_run")):
+        raise ValueError("--show prints what is stored and --dry-run lists what is missing: give one of them")
+    return value
+
+
 Dataset = Annotated[str | None, typer.Option(help="One data set of the table. [default: all]")]
 Models = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", help="Some networks. [default: all]")]
 Methods = Annotated[
@@ -30,9 +37,15 @@ Epochs = Annotated[int | None, typer.Option(help="Shorter runs than the paper's;
 Budget = Annotated[
     float | None, typer.Option(callback=_above_0, metavar="MINUTES", help="Stop cleanly after this time.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="List the missing runs and train nothing.")]
-DryMeasurement = Annotated[bool, typer.Option("--dry-run", help="List the missing measurements and take none.")]
-Show = Annotated[bool, typer.Option("--show", help="Print the table from what is stored and run nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", callback=_one_of_them, help="List the missing runs and train nothing.")
+]
+DryMeasurement = Annotated[
+    bool, typer.Option("--dry-run", callback=_one_of_them, help="List the missing measurements and take none.")
+]
+Show = Annotated[
+    bool, typer.Option("--show", callback=_one_of_them, help="Print the table from what is stored and run nothing.")
+]
 Results = Annotated[Path, typer.Option(callback=_folder, help="Where results are stored.")]
 
 

@@ -127,7 +127,7 @@ class _Table:
         from detrame.experiments.robustness import tables
 
         self._check_out()
-        if show and not dry_run:
+        if show:
             need_stored(self.results)
             self._print()
             return

@@ -34,7 +34,7 @@ def timing(
 
     wanted = names(models)
     hardware = None if device == "auto" else bench.setting_on(device).hardware
-    if dry_run or not show:
+    if not show:
         where = bench.setting_on(device)
         left = bench.missing(bench.networks("steps", where, wanted), where, results)
         if dry_run:
