@@ -94,8 +94,8 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
         style=chart_style + style,
     )
     folder = out.with_name(f"{out.stem}_figures")
-    folder.mkdir(parents=True, exist_ok=True)
     for chart in charts:
+        folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / f"{chart.name}.svg", standalone(chart.svg, chart_style))
     write_text(out, html)
     return out
@@ -129,6 +129,8 @@ def _charts(measurements: Sequence[Measured], dataset: str) -> Iterable[Chart]:
             x_label = "noise ratio rho, dB" if attack == "noise" else "radius in pixels, 1/255"
             for score, y_label in (("fooling", "predictions changed, %"), ("accuracy", "accuracy, %")):
                 series = [_series(measured, unit, score) for measured in under]
+                if max(len(one.x) for one in series) == 1:  # a dot says no more than its row of the table
+                    continue
                 title = f"{name}: {y_label.split(',')[0]} on {dataset}"
                 svg = line_chart(series, title=title, x_label=x_label, y_label=y_label)
                 yield Chart("_".join(filter(None, (attack, unit, score, dataset))), f"{name}, {dataset}", svg)
