@@ -5,16 +5,16 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from detrame import cli
-from detrame.experiments.robustness.stored import read
-from detrame.experiments.robustness.tables import rows
+from detrame.experiments.robustness.stored import stored
+from detrame.experiments.robustness.tables import Row, rows
 from detrame.experiments.spread import Spread
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "robustness.md").read_text()
-NETWORK = "wideresnet16_8-relu.json"
 BENCHMARK = json.loads((ROOT / "results" / "universal_art.json").read_text())
 
 
@@ -55,26 +55,113 @@ def test_the_sequential_form_agrees_with_art_and_the_batched_one_is_far_faster()
     assert BENCHMARK["speed"] >= 20
 
 
-def test_the_seconds_of_crafting_are_the_stored_ones() -> None:
-    words = " ".join(PAGE.split())
-    found = {
-        attack: json.loads((ROOT / f"results/robustness/{attack}/cifar10/{NETWORK}").read_text())
-        for attack in ("uap", "uap-gradient")
-    }
-    deepfool, gradient = (f"{one['seconds']:.0f} s" for one in found.values())
-    assert f"took {deepfool} with DeepFool inside and {gradient} by the gradient" in words
-    for one in found.values():
-        assert one["environment"]["commit"][:7] in words
-        assert len(one["figures"]) == 40
-        assert one["settings"]["crafting"] == one["settings"]["images"] == 10_000
-    rates = {
-        name: {
-            row.unit: row.mean
-            for row in rows([read(ROOT / f"results/robustness/{name}/cifar10/{NETWORK}")])
-            if row.radius == 0.05
+WORDS = " ".join(PAGE.split())
+NAMES = {"plainnet9": "PlainNet 9", "resnet20": "ResNet 20", "wideresnet16_8": "WideResNet 16-8"}
+UNIVERSAL = ("uap", "uap-gradient")
+RESULTS = ROOT / "results"
+
+
+def measured(attack: str, model: str) -> dict[str, dict[tuple[str, float | None], Row]]:
+    """The rows of each activation under one attack, by the strength of it in rising order."""
+    found = sorted(rows(stored(RESULTS, attack)), key=lambda row: row.pixels or row.noise_ratio or 0)
+    return {
+        activation: {
+            (row.unit, row.radius or row.noise_ratio): row
+            for row in found
+            if (row.model, row.activation) == (model, activation)
         }
-        for name in found
+        for activation in ("relu", "qmetric")
     }
-    assert f"about {rates['uap']['normalised']:.2f} % of the test images" in words
-    assert f"and {rates['uap']['pixels']:.2f} % at the larger one" in words
-    assert f"{rates['uap-gradient']['normalised']:.2f} and {rates['uap-gradient']['pixels']:.2f} %" in words
+
+
+def table_lines() -> list[str]:
+    lines = []
+    for attack in (*UNIVERSAL, "noise", "pgd", "autoattack"):
+        for model, name in NAMES.items():
+            found = measured(attack, model)
+            strengths = [key for key in found["relu"] if attack != "noise" or key[0] == "pixels"]
+            score = "accuracy" if attack in ("pgd", "autoattack") else "mean"
+            cells = [
+                " / ".join(f"{getattr(at[key], score):.1f}" if key in at else "-" for at in found.values())
+                for key in strengths
+            ]
+            if cells:
+                lines.append(f"| {name} | {attack} | {' | '.join(cells)} |")
+    return lines
+
+
+@pytest.mark.parametrize("line", table_lines())
+def test_the_tables_are_those_of_the_stored_measurements(line: str) -> None:
+    assert line in PAGE
+
+
+def test_the_paper_s_row_in_words() -> None:
+    shares = {}
+    for attack in UNIVERSAL:
+        found = measured(attack, "wideresnet16_8")
+        both = {unit: [at[unit, 0.05] for at in found.values()] for unit in ("normalised", "pixels")}
+        shares[attack] = {unit: qmetric.mean / relu.mean for unit, (relu, qmetric) in both.items()}
+        if attack == "uap":
+            relu, qmetric = both["normalised"]
+            assert f"({relu.mean:.2f} ± {relu.std:.2f} and {qmetric.mean:.2f} ± {qmetric.std:.2f} %;" in WORDS
+    assert f"fooled {shares['uap']['normalised']:.2f} times as often as the ReLU one" in WORDS
+    assert f"and {shares['uap']['pixels']:.2f} times as often at the larger" in WORDS
+    assert f"it is {shares['uap-gradient']['normalised']:.2f} times as often at the smaller" in WORDS
+    assert shares["uap-gradient"]["pixels"] == pytest.approx(1, abs=0.02)
+
+
+def test_the_readme_s_figures() -> None:
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    (relu, qmetric), (by_gradient, other) = (measured(attack, "wideresnet16_8").values() for attack in UNIVERSAL)
+    at = "normalised", 0.05
+    assert f"of {relu[at].mean:.1f}% of them with ReLU and of {qmetric[at].mean:.1f}% with Q-Metric" in readme
+    assert f"a stronger attack of ours, {by_gradient[at].mean:.1f} and {other[at].mean:.1f}%" in readme
+    assert [round(found["pixels", 0.05].mean) for found in (relu, by_gradient, other)] == [90, 91, 90]
+    assert [found["pixels", 8 / 255].accuracy for found in measured("pgd", "wideresnet16_8").values()] == [0, 0]
+
+
+def test_how_much_larger_a_radius_it_takes() -> None:
+    for model, said in (("wideresnet16_8", "1.4 times as large against the WideResNet"), ("resnet20", "1.65 times")):
+        relu, qmetric = (list(at.values()) for at in measured("uap-gradient", model).values())
+        for row in relu:
+            if row.pixels is not None and 2 / 255 <= row.pixels <= 4 / 255:
+                as_often = np.interp(row.mean, [one.mean for one in qmetric], [one.pixels or 0 for one in qmetric])
+                assert float(said.split()[0]) == pytest.approx(as_often / row.pixels, abs=0.04)
+        assert said in WORDS
+
+
+def test_at_how_many_strengths_noise_changes_less() -> None:
+    less = []
+    for model in NAMES:
+        relu, qmetric = measured("noise", model).values()
+        less += [qmetric[key].mean < relu[key].mean for key in relu]
+    assert f"at {sum(less)} of the {len(less)} strengths" in WORDS
+
+
+def test_all_checks_hold() -> None:
+    found = [one for one in stored(RESULTS, "pgd") if one.model != "plainnet9"]
+    assert len(found) == 4
+    assert all(check.holds for one in found for check in one.checks)
+
+
+def test_the_seconds_of_crafting_are_the_stored_ones() -> None:
+    found = {
+        (one.attack, one.activation): one
+        for attack in UNIVERSAL
+        for one in stored(RESULTS, attack)
+        if one.model == "wideresnet16_8"
+    }
+    by_deepfool = [f"{found['uap', activation].seconds:.0f}" for activation in ("relu", "qmetric")]
+    by_gradient = [f"{found['uap-gradient', activation].seconds:.0f}" for activation in ("relu", "qmetric")]
+    assert (
+        f"took {' and '.join(by_deepfool)} s with DeepFool inside and {' and '.join(by_gradient)} s by the gradient"
+        in WORDS
+    )
+    for one in found.values():
+        assert len(one.figures) == 40
+        assert one.settings.crafting == one.settings.images == 10_000
+
+
+def test_the_page_names_every_commit() -> None:
+    for attack in (*UNIVERSAL, "noise", "pgd", "autoattack"):
+        assert all(one.environment["commit"][:7] in PAGE for one in stored(RESULTS, attack))

@@ -24,6 +24,19 @@ class Hidden(nn.Module):
         return logits
 
 
+class Rounding(nn.Module):
+    """A network that, where TF32 is allowed, is taken in too soon: as if it rounded the winner down."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.model(images)
+        winner = nn.functional.one_hot(logits.argmax(1), logits.shape[1])
+        return logits - 0.1 * winner * torch.backends.cudnn.allow_tf32
+
+
 @pytest.mark.parametrize("norm", ["inf", "2"])
 @pytest.mark.parametrize("name", PER_IMAGE)
 def test_attacks_stay_in_the_ball_and_fool_a_linear_network(name: str, norm: str) -> None:
@@ -43,6 +56,14 @@ def test_what_the_ball_does_not_reach_is_not_fooled() -> None:
     model, images = Linear(), pictures(4)
     labels = predict(model, images).argmax(1)
     assert accuracy(predict(model, pgd(model, images, labels, Ball(1e-4, "pixels"))), labels) == 100
+
+
+def test_what_fools_in_tf32_alone_is_attacked_again_in_float32() -> None:
+    model, images = Rounding(Linear()), pictures(20)
+    labels = predict(model, images, exact=True).argmax(1)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
+        found = square(model, images, labels, Ball(0.3, "pixels"), queries=200)
+    assert accuracy(predict(model, found, exact=True), labels) == 0
 
 
 def test_seeds_decide_and_the_global_generator_is_left_alone() -> None:

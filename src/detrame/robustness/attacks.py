@@ -14,13 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from detrame.errors import Failure, check_count
+from detrame.inference import predict
+from detrame.modes import full_precision
 from detrame.robustness.attacked import Attacked, attacked, check_images, check_logits, perturbed
 from detrame.robustness.ball import Ball, project, stacked
 
 PGD_STEPS = 40
 QUERIES = 5000  # of the Square attack, as AutoAttack sets them
 # Images that are attacked at once: what fits the memory of either.
-TOGETHER = {"cpu": 100, "cuda": 500}
+TOGETHER = {"cpu": 100, "cuda": 1000}
 
 
 def pgd(
@@ -79,7 +81,7 @@ def _by_autoattack(
     """The standard attack, or Square alone where its number of queries is given."""
     library = _library("pyautoattack")
 
-    def run(network: Attacked, shown: Tensor, truth: Tensor) -> Tensor:
+    def once(network: Attacked, shown: Tensor, truth: Tensor) -> Tensor:
         options: dict[str, Any] = {"version": "standard"}
         if queries is not None:
             options = {"version": "custom", "attacks": ["square"]}
@@ -95,6 +97,17 @@ def _by_autoattack(
         tracer = sys.gettrace()  # of a debugger or of coverage: AutoAttack's check for dynamic defences takes it away
         found, _ = attack.run_standard_evaluation(shown, truth, batch_size=len(shown))
         sys.settrace(tracer)
+        return found
+
+    def run(network: Attacked, shown: Tensor, truth: Tensor) -> Tensor:
+        """AutoAttack is done with an image once it is fooled: if so in TF32 alone, it goes on in float32 proper."""
+        found = once(network, shown, truth)
+        with torch.no_grad():
+            fooled = network(found).argmax(1) != truth
+        alone = fooled & (predict(model, found, exact=True).argmax(1) == truth)
+        if alone.any():
+            with full_precision(shown.device):
+                found[alone] = once(network, shown[alone], truth[alone])
         return found
 
     return _in_batches(model, images, labels, ball, seed, run)

@@ -18,7 +18,7 @@ def fooling_rates(printed: Printed) -> dict[str, str]:
 
 
 def fooling(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
-    """At either reading of the paper's radius, which does not say its unit; less than half beyond two errors."""
+    """Less than half, or not, beyond two errors, at either reading of the radius, whose unit the paper does not say."""
     rates: dict[str, dict[str, Row]] = {}
     for row in evidence.fooling:
         if row.dataset == dataset and row.paper is not None:
@@ -27,18 +27,22 @@ def fooling(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     if not readings:
         return None
     text = "; ".join(f"{relu.mean:.2f} to {qmetric.mean:.2f} %, radius in {relu.unit}" for relu, qmetric in readings)
-    halved = [_half(relu) - _rate(qmetric) for relu, qmetric in readings]
-    clear = [gain.mean > 2 * gain.error for gain in halved]
-    return Found(text, Verdict.HOLDS if all(clear) else Verdict.PARTLY if any(clear) else Verdict.FAILS)
+    verdicts = [_halved(relu, qmetric) for relu, qmetric in readings]
+    if Verdict.HOLDS in verdicts:
+        return Found(text, Verdict.HOLDS if set(verdicts) == {Verdict.HOLDS} else Verdict.PARTLY)
+    return Found(text, Verdict.CHANCE if Verdict.CHANCE in verdicts else Verdict.FAILS)
 
 
-def _rate(row: Row) -> Gain:
-    return Gain(row.mean, (row.std or 0.0) / math.sqrt(row.n))
+def _halved(relu: Row, qmetric: Row) -> Verdict:
+    """Whether one rate is below half the other, by more than two standard errors."""
+    below = Gain(relu.mean / 2, _error(relu) / 2) - Gain(qmetric.mean, _error(qmetric))
+    if abs(below.mean) <= 2 * below.error:
+        return Verdict.CHANCE
+    return Verdict.HOLDS if below.mean > 0 else Verdict.FAILS
 
 
-def _half(row: Row) -> Gain:
-    whole = _rate(row)
-    return Gain(whole.mean / 2, whole.error / 2)
+def _error(row: Row) -> float:
+    return (row.std or 0.0) / math.sqrt(row.n)
 
 
 def noise(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
