@@ -45,14 +45,13 @@ def difference(ours: Tensor, theirs: Tensor) -> float:
     return ((ours - theirs).abs().max() / theirs.abs().max()).item()
 
 
-# In float32 the cancellation in (h - W) z costs about the condition number times eps: up to 100 that leaves 1e-5 in
-# every network tried, at 1000 (seeds 1 and 8 are bad ones) only some 1e-5.
+# Seeds 1 and 8 are the bad ones of 31 tried.
 @pytest.mark.parametrize(
     ("number", "dtype", "seed", "agreement"),
     [
         *[(10.0, dtype, 0, AGREEMENT[dtype]) for dtype in AGREEMENT],
         *[(100.0, torch.float32, seed, 1e-5) for seed in (0, 1, 8)],
-        *[pytest.param(1000.0, torch.float32, seed, 1e-4, marks=pytest.mark.slow) for seed in (1, 8)],
+        *[pytest.param(1000.0, torch.float32, seed, 1e-5, marks=pytest.mark.slow) for seed in (1, 8)],
         pytest.param(1000.0, torch.float64, 1, 1e-10, marks=pytest.mark.slow),
     ],
 )

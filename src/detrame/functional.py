@@ -8,6 +8,8 @@ from torch import Tensor
 from detrame import operators
 from detrame.errors import check_count
 
+_MANY = 100  # iterations, far more than a learned layer has, beyond which float32 is not enough to take them in
+
 
 @overload
 def q_metric_relu(
@@ -50,7 +52,8 @@ def q_metric_relu(
     It is computed as :math:`U_1 = \mathrm{ReLU}(Y)`, :math:`U_{t+1} = \mathrm{ReLU}(\tilde W U_t + Y)` with
     :math:`Y = h \odot Z - \tilde W Z - b`: T iterations are T linear maps, and what is kept for the backward pass is
     Z and the T codes. When the three parameters come from a metric (:func:`detrame.prox.reparametrise`) and
-    :func:`detrame.prox.convergence` holds, the limit is the exact prox; a learned coupling promises no limit.
+    :func:`detrame.prox.convergence` holds, the limit is the exact prox; a learned coupling promises no limit. More than
+    100 iterations of float32 are taken in float64, since their rounding errors would add up.
 
     Args:
         z: ``(..., C)`` for a coupling without kernel; ``(N, C, *size)``, with 1 to 3 axes in size, for one with.
@@ -66,7 +69,9 @@ def q_metric_relu(
         The code, of the shape of `z`; with `return_residuals`, the code and a tensor ``(iterations done,)``.
     """
     _check(z, coupling, gain, threshold, iterations, tolerance)
-    dim = coupling.ndim - 2
+    dtype, dim = z.dtype, coupling.ndim - 2
+    if iterations > _MANY and dtype == torch.float32:
+        z, coupling, gain, threshold = z.double(), coupling.double(), gain.double(), threshold.double()
     coupled = operators.apply(coupling, z, threshold)
     # Under autocast `coupled` is in half precision: follow it, or every code would be kept in both precisions.
     y = operators.per_channel(gain.to(coupled.dtype), dim) * z.to(coupled.dtype) - coupled
@@ -81,7 +86,8 @@ def q_metric_relu(
             residuals.append(_largest(u - previous))
             if tolerance is not None and residuals[-1] <= tolerance * _largest(u):
                 break
-    return (u, torch.stack(residuals)) if return_residuals else u
+    code = u.to(dtype) if u.dtype == torch.float64 else u
+    return (code, torch.stack(residuals).to(code.dtype)) if return_residuals else code
 
 
 def _largest(u: Tensor) -> Tensor:
