@@ -63,10 +63,10 @@ def test_rounding_does_not_add_up_over_many_iterations() -> None:
     torch.manual_seed(0)
     metric = torch.diag(torch.logspace(0, -3, 20)) + 1e-3 * torch.ones(20, 20)  # slow to converge
     theta = 1.05 * torch.linalg.eigvalsh(metric)[-1] * torch.ones(20)
-    parameters = prox.reparametrise(metric, 0.01, theta=theta)
+    coupling, gain, threshold = prox.reparametrise(metric, 0.01, theta=theta)
     z = torch.randn(50, 20).requires_grad_()
-    narrow, residuals = q_metric_relu(z, *parameters, 5000, return_residuals=True)
-    wide = q_metric_relu(z.double(), *[parameter.double() for parameter in parameters], 5000)
+    narrow, residuals = q_metric_relu(z, coupling, gain, threshold, 5000, return_residuals=True)
+    wide = q_metric_relu(z.double(), coupling.double(), gain.double(), threshold.double(), 5000)
     assert (narrow.dtype, residuals.dtype) == (torch.float32, torch.float32)
     torch.testing.assert_close(narrow, wide.float(), rtol=0, atol=0)
     assert torch.autograd.grad(narrow.sum(), z)[0].dtype == torch.float32
