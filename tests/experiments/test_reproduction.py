@@ -17,17 +17,30 @@ from detrame.experiments.reproduce import cells
 from detrame.experiments.reproduction import build, page
 from detrame.experiments.reproduction.claims import CLAIMS, judged
 from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name, models
+from detrame.experiments.reproduction.figures import under_attack
 from detrame.experiments.reproduction.matches import against_controls, against_curve
 from detrame.experiments.reproduction.tables import DASH
 from detrame.experiments.reproduction.verdicts import NOTHING, Claim, Finding, Found, Verdict, median_gain, weigh
 from detrame.experiments.reproduction.wording import ahead, tally
 from detrame.experiments.results import result_name
 from detrame.experiments.robustness.tables import Row as FoolingRow
+from detrame.robustness import UNITS
 from detrame.training import Recipe
 from tests.experiments.test_report import Page
 
 ROOT = Path(__file__).parents[2]
-SECTIONS = ["networks", "accuracy", "claims", "parameters", "controls", "curves", "time", "departures", "again"]
+SECTIONS = [
+    "networks",
+    "accuracy",
+    "claims",
+    "parameters",
+    "controls",
+    "curves",
+    "robustness",
+    "time",
+    "departures",
+    "again",
+]
 
 
 def store(
@@ -324,6 +337,28 @@ def test_noise_is_judged_order_by_order(nothing: Evidence) -> None:
         Verdict.PARTLY,
         True,
     )
+
+
+def test_curves_under_attack_are_one_a_network(nothing: Evidence) -> None:
+    def under(attack: str, **changes: Any) -> list[FoolingRow]:
+        return [
+            fooled("plainnet9", activation, mean, attack=attack, accuracy=100 - mean, clean=90.0, std=2.0, **changes)
+            for activation, mean in (("relu", 20.0), ("qmetric", 10.0))
+        ]
+
+    rows = [row for grey in (1, 2) for attack in ("uap", "pgd") for row in under(attack, pixels=grey / 255)]
+    rows += [row for ratio in (0.01, 0.1) for unit in UNITS for row in under("noise", unit=unit, noise_ratio=ratio)]
+    rows.append(fooled("wideresnet16_8", "relu", 30.0, attack="uap", pixels=1 / 255))
+    groups = under_attack(dataclasses.replace(nothing, fooling=rows))
+    names = [[figure.name for figure in group] for group in groups.values()]
+    assert names == [
+        ["uap_cifar10_plainnet9", "uap_cifar10_wideresnet16_8"],
+        ["noise_cifar10_plainnet9"],
+        ["pgd_cifar10_plainnet9"],
+    ]
+    drawn = [figure.svg for group in groups.values() for figure in group]
+    assert [svg.count('class="band') for svg in drawn] == [2, 1, 2, 0]
+    assert under_attack(nothing) == {}
 
 
 # The page

@@ -32,6 +32,7 @@ def page(evidence: Evidence) -> str:
         comparisons=tables.comparisons(evidence),
         against_parameters=figures.against_parameters(evidence),
         training_curves=figures.training_curves(evidence),
+        under_attack=figures.under_attack(evidence),
         controls=tables.matched(evidence),
         times=tables.times(evidence),
         time_hardware=next((row.hardware for row in evidence.timing if row.hardware), None),

@@ -27,6 +27,7 @@ RESIDUAL = ("resnet", "wideresnet")
 PAPER_RUNS = 5
 ENOUGH_SEEDS = 3  # for their spread to stand alone
 DDL_METHODS = ("ddl", "qmetric")
+ATTACKS = ("uap", "uap-gradient", "noise", "pgd")
 
 
 class Gain(NamedTuple):
@@ -83,7 +84,7 @@ class Evidence:
         controls: the networks of matched cost.
         timing: the time table, measured or not.
         ddl: deep dictionary learning and DeTraMe in one shape, by one recipe.
-        fooling: what universal perturbations and noise did to the networks.
+        fooling: what attacks and noise did to the networks.
     """
 
     results: Sequence[Result]
@@ -105,7 +106,7 @@ class Evidence:
             controls=control_rows(results),
             timing=time_rows(folder),
             ddl=[row for dataset in ("cifar10", "cifar100") for row in ddl_rows(dictionaries, dataset, DDL_METHODS)],
-            fooling=fooling_rows(one for attack in ("uap", "noise") for one in stored_attacks(folder, attack)),
+            fooling=fooling_rows(one for attack in ATTACKS for one in stored_attacks(folder, attack)),
         )
 
     def pair(self, model: str, dataset: str) -> Pair | None:

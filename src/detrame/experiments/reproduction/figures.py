@@ -1,5 +1,6 @@
-"""The charts of the page: accuracy against parameters, and the training curves."""
+"""The charts of the page: accuracy against parameters, the training curves, and the networks under attack."""
 
+import math
 from collections.abc import Sequence
 
 from detrame.experiments.report.axes import accuracies, millions, straight, whole
@@ -9,9 +10,17 @@ from detrame.experiments.report.groups import NAMES
 from detrame.experiments.reproduce import ACTIVATIONS, Row
 from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
 from detrame.experiments.results import Result
+from detrame.experiments.robustness.tables import Row as FoolingRow
 
 FAMILIES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
 SOLID, DASHED = 0, 1
+# For each attack what it is, what is drawn of it, and the names of both.
+UNDER_ATTACK = {
+    "uap": ("One perturbation for all images, crafted as in the paper", "mean", "changed, %"),
+    "uap-gradient": ("One perturbation for all images, by the gradient, which is stronger", "mean", "changed, %"),
+    "noise": ("Noise, relative to the pixels", "mean", "changed, %"),
+    "pgd": ("One perturbation for each image, by PGD", "accuracy", "accuracy, %"),
+}
 
 
 def against_parameters(evidence: Evidence) -> list[Figure]:
@@ -93,3 +102,53 @@ def _training(model: str, dataset: str, runs: Sequence[Sequence[Result]]) -> Fig
         tooltips=False,
     )
     return Figure(f"training_{dataset}_{model}", model_name(model), svg, "")
+
+
+def under_attack(evidence: Evidence) -> dict[str, list[Figure]]:
+    """Predictions changed, or accuracy left, against the strength of an attack, for every network that was attacked."""
+    groups: dict[str, list[Figure]] = {}
+    for dataset, dataset_name in DATASETS.items():
+        for attack, (what, score, y_label) in UNDER_ATTACK.items():
+            rows = [row for row in evidence.fooling if (row.dataset, row.attack) == (dataset, attack)]
+            if attack == "noise":
+                rows = [row for row in rows if row.unit == "pixels"]
+            for model in models("plainnet", *RESIDUAL, dataset=dataset):
+                if found := [row for row in rows if row.model == model]:
+                    title = f"{what}; {dataset_name}"
+                    groups.setdefault(title, []).append(_attacked(found, title, score, y_label))
+    return groups
+
+
+def _attacked(rows: Sequence[FoolingRow], what: str, score: str, y_label: str) -> Figure:
+    """One network under one attack, with either activation."""
+    series = [
+        _under(found, score, Look(place, place))
+        for place, activation in enumerate(ACTIVATIONS)
+        if (found := [row for row in rows if row.activation == activation])
+    ]
+    model, attack = rows[0].model, rows[0].attack
+    svg = curves(
+        series,
+        straight("noise, dB" if attack == "noise" else "radius, 1/255", [x for one in series for x in one.x]),
+        straight(y_label, [0.0, 100.0]),
+        title=f"{what}: {model_name(model)}",
+        size=SMALL,
+        tooltips=False,
+    )
+    return Figure(f"{attack}_{rows[0].dataset}_{model}", model_name(model), svg, "")
+
+
+def _under(rows: Sequence[FoolingRow], score: str, look: Look) -> Series:
+    """Rates of change with a standard deviation either side; accuracies from that on the unchanged images on."""
+    ordered = sorted(rows, key=_strength)
+    name, x, y = NAMES[rows[0].activation], [_strength(row) for row in ordered], [getattr(r, score) for r in ordered]
+    if score == "accuracy":
+        return Series(name, [0.0, *x], [rows[0].clean, *y], look=look)
+    spread = [row.std or 0.0 for row in ordered]
+    low, high = ([mean + sign * std for mean, std in zip(y, spread, strict=True)] for sign in (-1, 1))
+    return Series(name, x, y, low, high, look)
+
+
+def _strength(row: FoolingRow) -> float:
+    """Where a figure stands: its radius in 255ths, or its noise in decibels."""
+    return 10 * math.log10(row.noise_ratio) if row.noise_ratio else 255 * (row.pixels or 0.0)
