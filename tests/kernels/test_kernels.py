@@ -136,7 +136,8 @@ def network(name: str, **options: Any) -> nn.Module:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "activation"), [("plainnet3", "qmetric"), ("resnet8", "qmetric"), ("wideresnet10_1", "relu")]
+    ("name", "activation"),
+    [("plainnet3", "qmetric"), ("resnet8", "qmetric"), ("wideresnet10_1", "relu"), ("wideresnet10_1", "qmetric")],
 )
 def test_whole_networks(name: str, activation: str) -> None:
     net = network(name, activation=activation, width=0.2)
