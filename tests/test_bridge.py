@@ -66,9 +66,10 @@ def test_whole_networks_agree(number: float, dtype: torch.dtype, seed: int, agre
     net = settled(net, images)
     converted = detrame.from_dictionary(net)
     with torch.no_grad():
-        expected, logits = net(images), converted(images)
+        expected, logits, folded = net(images), converted(images), detrame.fold(converted)(images)
     assert expected.std(0).min() > 0.01
     assert difference(logits, expected) <= agreement
+    assert difference(folded, expected) <= agreement
     # Both forms: the paper's iteration converges for some of these dictionaries, and not for the others.
     assert {activation.zero_diagonal for activation in q_metric_relus(converted)} == {True, False}
     assert len(q_metric_relus(converted)) == 8

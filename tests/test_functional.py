@@ -70,6 +70,9 @@ def test_rounding_does_not_add_up_over_many_iterations() -> None:
     assert (narrow.dtype, residuals.dtype) == (torch.float32, torch.float32)
     torch.testing.assert_close(narrow, wide.float(), rtol=0, atol=0)
     assert torch.autograd.grad(narrow.sum(), z)[0].dtype == torch.float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):  # which asks for less, whatever the number of iterations
+        few, many = (q_metric_relu(z, coupling, gain, threshold, number) for number in (2, 200))
+    assert few.dtype == many.dtype == torch.bfloat16
 
 
 def test_residuals_are_the_largest_changes() -> None:

@@ -16,7 +16,7 @@ from detrame.errors import check_count
 from detrame.prox import convergence, dual_frame, extreme_eigenvalues, metric, recover, reparametrise, shift
 
 _WORTH = 2  # times as many iterations the paper's own form may take before the preconditioned form is preferred
-_MANY = 10_000  # iterations, beyond which to warn
+_WORTH_A_WARNING = 10_000  # iterations
 
 
 @overload
@@ -100,7 +100,7 @@ def _activation(layer: DictionaryLayer, metric: Tensor, iterations: int | None, 
     theta, rate = _fastest(metric, tolerance)
     if iterations is None:
         iterations = _iterations(rate, tolerance)
-        if iterations > _MANY:
+        if iterations > _WORTH_A_WARNING:
             warnings.warn(
                 f"a dictionary layer needs {iterations:,} iterations, as its atoms are nearly dependent: give "
                 "iterations or a larger tolerance, or raise its damping",

@@ -13,6 +13,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from detrame import operators
 from detrame.activations import CoupledReLU, QMetricReLU
+from detrame.functional import FLOAT32_ENOUGH
 from detrame.tracing import Tracer
 
 Linear = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
@@ -64,7 +65,7 @@ def fold(model: nn.Module) -> fx.GraphModule:
             folded.set_submodule(str(before.target), _without_norm(linear, module))
             node.replace_all_uses_with(before)
             folded.graph.erase_node(node)
-        elif isinstance(module, QMetricReLU) and _mixes_no_pixels(module):
+        elif isinstance(module, QMetricReLU) and _first_step_folds(module):
             folded.set_submodule(str(before.target), _with_first_step(linear, module))
             folded.set_submodule(str(node.target), LaterSteps(module.coupling.clone(), module.iterations))
     folded.delete_all_unused_submodules()
@@ -86,8 +87,9 @@ def _linear_before(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
     return before if alone and isinstance(_module(net, before), Linear) else None
 
 
-def _mixes_no_pixels(module: QMetricReLU) -> bool:
-    return all(size == 1 for size in module.coupling.shape[2:])
+def _first_step_folds(module: QMetricReLU) -> bool:
+    """If it mixes no pixels, and does not iterate so often that it does so in float64."""
+    return all(size == 1 for size in module.coupling.shape[2:]) and module.iterations <= FLOAT32_ENOUGH
 
 
 def _without_norm(linear: Linear, norm: Norm) -> nn.Module:
