@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 import detrame
-from detrame.inference import accuracy, as_pixels, predict
-from detrame.modes import evaluating, full_precision
-from detrame.robustness import Ball, Decisions, pgd, square
+from detrame.inference import accuracy, predict
+from detrame.modes import full_precision
+from detrame.robustness import Ball, Decisions, pgd
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -42,14 +42,3 @@ def test_pgd_is_no_weaker_for_being_made_in_tf32(activation: str, radius: float)
     in_tf32, in_float32 = (accuracy(predict(model, attacked, exact=True), labels) for attacked in left)
     assert in_float32 < 99, "the attack does something"
     assert in_tf32 <= in_float32 + 1
-
-
-def test_square_fools_in_float32_what_it_fools_in_tf32() -> None:
-    model, images = network("relu"), smooth(500)
-    labels = predict(model, images, exact=True).argmax(1)
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
-        found = square(model, images, labels, Ball(2 / 255, "pixels"), queries=300)
-        with torch.no_grad(), evaluating(model):
-            fooled = model(as_pixels(found)).argmax(1) != labels
-    assert 0 < fooled.sum() < len(images)
-    assert (predict(model, found, exact=True).argmax(1) != labels)[fooled].all()

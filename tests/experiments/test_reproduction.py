@@ -314,6 +314,7 @@ def test_fooling_rates_are_judged_at_either_reading_of_the_radius(nothing: Evide
     assert found(dataclasses.replace(halved, std=0.9)).verdict is Verdict.HOLDS
     assert found(dataclasses.replace(halved, std=1.1)).verdict is Verdict.CHANCE
     assert found(dataclasses.replace(halved, mean=11.0, std=1.1)).verdict is Verdict.CHANCE
+    assert found(dataclasses.replace(halved, n=1, paper_std=0.73)).verdict is Verdict.CHANCE
     other = [dataclasses.replace(row, unit="normalised") for row in rows]
     assert found(halved, *other, dataclasses.replace(halved, mean=11.0, unit="normalised")).verdict is Verdict.PARTLY
     at_other = dataclasses.replace(halved, std=1.1, unit="normalised")

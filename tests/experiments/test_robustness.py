@@ -357,10 +357,11 @@ def test_an_interruption_keeps_what_is_finished(
     arguments += ["--attacks", "uap-gradient", *OPTIONS]
     with patch.object(Bench, "noise", side_effect=KeyboardInterrupt):
         assert cli.run([*arguments, "--out", str(out)]) == 130
-        assert "uap-gradient" in capsys.readouterr().out
+        assert capsys.readouterr().out.endswith("cut short: 1 of 2 measurements are left\n")
         assert "uap-gradient" in out.read_text()
         assert cli.run([*arguments, "--json"]) == 130
-    assert [one["attack"] for one in json.loads(capsys.readouterr().out)["measured"]] == ["uap-gradient"]
+    found = json.loads(capsys.readouterr().out)
+    assert ([one["attack"] for one in found["measured"]], found["left"]) == (["uap-gradient"], 1)
 
 
 def test_several_runs_of_one_network_are_told_apart(

@@ -1,4 +1,5 @@
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -58,12 +59,29 @@ def test_what_the_ball_does_not_reach_is_not_fooled() -> None:
     assert accuracy(predict(model, pgd(model, images, labels, Ball(1e-4, "pixels"))), labels) == 100
 
 
-def test_what_fools_in_tf32_alone_is_attacked_again_in_float32() -> None:
+@pytest.mark.parametrize(("name", "options"), [("square", {"queries": 200}), ("deepfool", {})])
+def test_what_fools_in_tf32_alone_is_attacked_again_in_float32(name: str, options: dict[str, Any]) -> None:
     model, images = Rounding(Linear()), pictures(20)
     labels = predict(model, images, exact=True).argmax(1)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
-        found = square(model, images, labels, Ball(0.3, "pixels"), queries=200)
+        found = PER_IMAGE[name](model, images, labels, Ball(0.3, "pixels"), **options)
     assert accuracy(predict(model, found, exact=True), labels) == 0
+
+
+def test_a_batch_that_takes_too_much_memory_is_attacked_by_halves() -> None:
+    class Large(Linear):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            if torch.is_grad_enabled() and len(images) > most:  # what backward needs is what fills memory
+                raise torch.OutOfMemoryError
+            return super().forward(images)
+
+    model, images, most = Large(), pictures(7), 2
+    labels = predict(Linear(), images).argmax(1)
+    found = pgd(model, images, labels, Ball(0.3, "pixels"))
+    assert accuracy(predict(Linear(), found), labels) == 0
+    most = 0
+    with pytest.raises(torch.OutOfMemoryError):
+        pgd(model, images, labels, Ball(0.3, "pixels"))
 
 
 def test_seeds_decide_and_the_global_generator_is_left_alone() -> None:

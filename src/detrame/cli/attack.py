@@ -71,7 +71,7 @@ def attack(
         detrame attack runs/NAME --noise 0.001,0.01 --unit pixels --out page.html
     """
     from detrame.experiments.networks import named, told_apart
-    from detrame.experiments.robustness import Settings
+    from detrame.experiments.robustness import Settings, page
     from detrame.training.files import ready_to_write
 
     asked = _Asked.by(radius, noise, unit, norm, attacks, check=check)
@@ -88,27 +88,28 @@ def attack(
                 tell_measured(one)
     finally:  # what is finished is kept, whatever cut the rest short
         if measured:
-            _report(measured, images, out, as_json=as_json)
+            _print(measured, images, left=asked.count(networks) - len(measured), as_json=as_json)
+            if out is not None:
+                page.write(measured, out)
+    if out is not None and not as_json:
+        print(out)
 
 
-def _report(measured: "list[Measured]", images: int, out: Path | None, *, as_json: bool) -> None:
-    """Print what was measured, and write the page of it."""
-    from detrame.experiments.robustness import page
+def _print(measured: "list[Measured]", images: int, *, left: int, as_json: bool) -> None:
+    """What was measured, of which so much is left."""
     from detrame.experiments.robustness.stored import document
     from detrame.experiments.robustness.tables import rows
 
-    if out is not None:
-        page.write(measured, out)
     if as_json:
-        print_document({"measured": [document(one) for one in measured]})
+        print_document({"measured": [document(one) for one in measured], "left": left})
         return
     print_robustness(rows(measured))
     for dataset, count in {one.dataset: one.settings.images for one in measured}.items():
         if count < images:
             print(f"on {dataset}, measured on all {count} test images: there are no more")
     print_checks(measured)
-    if out is not None:
-        print(out)
+    if left:
+        print(f"cut short: {left} of {left + len(measured)} measurements are left")
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,10 @@ class _Asked:
         for option, given in (("--radius", radii), ("--noise", ratios), ("--attacks", names)):
             once(option, given)
         return cls([known_attack(name) for name in names] if radii else [], radii, ratios, unit, norm, check)
+
+    def count(self, networks: "Sequence[Network]") -> int:
+        """How many measurements it takes."""
+        return len(networks) * (len(self.attacks) + bool(self.ratios))
 
     def of(self, networks: "Sequence[Network]", settings: "Settings", device: str) -> "Iterator[Measured]":
         """What comes of it, network by network; the checks, at the smallest radius, stand with the first attack."""

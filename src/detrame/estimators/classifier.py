@@ -18,7 +18,7 @@ from detrame.errors import check_count, unknown
 from detrame.estimators.losses import Loss, cross_entropy
 from detrame.estimators.network import FLOATS, NetworkClassifier
 from detrame.inference import as_pixels
-from detrame.models import create_model, default_activation
+from detrame.models import check_name, create_model
 
 NETWORK_OPTIONS = ("norm", "width")
 
@@ -118,7 +118,7 @@ class DeTraMeClassifier(NetworkClassifier):
         """Train on X, ``(N, features)`` or ``(N, C, H, W)``, with labels y ``(N,)`` and weights >= 0 ``(N,)``."""
         self._validate_params()
         if isinstance(self.network, str):
-            default_activation(self.network)  # a wrong name is told as such, before the shape of X is judged by it
+            check_name(self.network)  # before the shape of X is judged by it
         network = self.network if isinstance(self.network, str) else tuple(self.network)
         wanted = (network, self.network_options or {}, self.activation, self.iterations)
         if self.warm_start and hasattr(self, "network_") and wanted != self._built:

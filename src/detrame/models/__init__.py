@@ -10,11 +10,12 @@ from detrame.models import ddl, plainnet, resnet, wideresnet  # noqa: F401  (imp
 from detrame.models.blocks import Options
 from detrame.models.cost import Cost, cost
 from detrame.models.pretrained import pretrained_names, read_pretrained
-from detrame.models.registry import build, is_dictionary_network, listed_names
+from detrame.models.registry import build, check_name, is_dictionary_network, listed_names
 
 __all__ = [
     "Cost",
     "ModelInfo",
+    "check_name",
     "cost",
     "create_model",
     "default_activation",

@@ -44,6 +44,11 @@ def listed_names(*, dictionary: bool = False) -> list[str]:
     return [name for family in _FAMILIES if family.dictionary == dictionary for name in family.listed]
 
 
+def check_name(name: str) -> None:
+    """A ValueError with a suggestion, unless there is a network called `name`."""
+    _find(name)
+
+
 def is_dictionary_network(name: str) -> bool:
     """Whether the network called `name` takes no activation, since its layers give codes."""
     return _find(name)[0].dictionary

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from detrame.robustness.ball import Ball, project, stacked
 
 PGD_STEPS = 40
 QUERIES = 5000  # of the Square attack, as AutoAttack sets them
-# Images that are attacked at once: what fits the memory of either.
+# Images that are attacked at once, if the memory is enough for it.
 TOGETHER = {"cpu": 100, "cuda": 1000}
 
 
@@ -61,16 +61,26 @@ PER_IMAGE: dict[str, Callable[..., Tensor]] = {
 }
 
 
+class Found(NamedTuple):
+    """Attacked images ``(N, C, H, W)``, and ``(N,)`` of bool: which of them the library takes to be fooled."""
+
+    images: Tensor
+    fooled: Tensor
+
+
+Run = Callable[[Attacked, Tensor, Tensor], Found]
+
+
 def _by_foolbox(
     model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, seed: int, name: str, **options: float
 ) -> Tensor:
     foolbox = _library("foolbox")
     attack = getattr(foolbox.attacks, name)(**options)
 
-    def run(network: Attacked, shown: Tensor, truth: Tensor) -> Tensor:
+    def run(network: Attacked, shown: Tensor, truth: Tensor) -> Found:
         wrapped = foolbox.PyTorchModel(network, bounds=(0, 1), device=shown.device)
-        _, cut, _ = attack(wrapped, shown, foolbox.criteria.Misclassification(truth), epsilons=[ball.radius])
-        return cut[0]
+        _, cut, fooled = attack(wrapped, shown, foolbox.criteria.Misclassification(truth), epsilons=[ball.radius])
+        return Found(cut[0], fooled[0])
 
     return _in_batches(model, images, labels, ball, seed, run)
 
@@ -81,14 +91,16 @@ def _by_autoattack(
     """The standard attack, or Square alone where its number of queries is given."""
     library = _library("pyautoattack")
 
-    def once(network: Attacked, shown: Tensor, truth: Tensor) -> Tensor:
+    def run(network: Attacked, shown: Tensor, truth: Tensor) -> Found:
         options: dict[str, Any] = {"version": "standard"}
         if queries is not None:
             options = {"version": "custom", "attacks": ["square"]}
         attack = library.AutoAttack(
             network, norm=f"L{ball.norm}", eps=ball.radius, seed=seed, device=shown.device, **options
         )
-        others = network(shown[:1]).shape[1] - 1
+        with torch.no_grad():
+            before = network(shown)
+        others = before.shape[1] - 1
         if queries is not None:
             attack.square.n_queries = queries
         elif others < 3:
@@ -97,30 +109,13 @@ def _by_autoattack(
         tracer = sys.gettrace()  # of a debugger or of coverage: AutoAttack's check for dynamic defences takes it away
         found, _ = attack.run_standard_evaluation(shown, truth, batch_size=len(shown))
         sys.settrace(tracer)
-        return found
-
-    def run(network: Attacked, shown: Tensor, truth: Tensor) -> Tensor:
-        """AutoAttack is done with an image once it is fooled: if so in TF32 alone, it goes on in float32 proper."""
-        found = once(network, shown, truth)
-        with torch.no_grad():
-            fooled = network(found).argmax(1) != truth
-        alone = fooled & (predict(model, found, exact=True).argmax(1) == truth)
-        if alone.any():
-            with full_precision(shown.device):
-                found[alone] = once(network, shown[alone], truth[alone])
-        return found
+        changed = (found != shown).flatten(1).any(1)  # AutoAttack gives back as it was what it does not fool
+        return Found(found, changed | (before.argmax(1) != truth))
 
     return _in_batches(model, images, labels, ball, seed, run)
 
 
-def _in_batches(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    ball: Ball,
-    seed: int,
-    run: Callable[[Attacked, Tensor, Tensor], Tensor],
-) -> Tensor:
+def _in_batches(model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, seed: int, run: Run) -> Tensor:
     """Attack batch by batch, seeded, and hold the libraries to the ball and to valid pixels."""
     if ball.unit != "pixels":
         raise ValueError("attacks on each image take a radius in pixels: foolbox and AutoAttack know no other unit")
@@ -135,9 +130,36 @@ def _in_batches(
         torch.manual_seed(seed)
         size = TOGETHER[pixels.device.type]
         for shown, truth in zip(torch.split(pixels, size), torch.split(labels, size), strict=True):
-            moved = run(network, shown, truth).detach() - shown
+            moved = _in_full(run, network, shown, truth) - shown
             found.append(perturbed(shown, project(moved, extents, norm)))
     return torch.cat(found)
+
+
+def _in_full(run: Run, network: Attacked, shown: Tensor, truth: Tensor) -> Tensor:
+    """A batch attacked; what is fooled in TF32 alone, in which a GPU computes, again in float32 proper.
+
+    Many attacks are done with an image once it is fooled, and so end where the two may well disagree.
+    """
+    found, fooled = _in_parts(run, network, shown, truth)
+    alone = fooled & (predict(network, found, exact=True).argmax(1) == truth)
+    if alone.any():
+        with full_precision(shown.device):
+            found[alone] = _in_parts(run, network, shown[alone], truth[alone]).images
+    return found
+
+
+def _in_parts(run: Run, network: Attacked, shown: Tensor, truth: Tensor) -> Found:
+    """A batch attacked at once, or by halves if that takes too much memory."""
+    try:
+        found, fooled = run(network, shown, truth)
+        return Found(found.detach(), fooled)
+    except torch.OutOfMemoryError:
+        if len(shown) == 1:
+            raise
+    torch.cuda.empty_cache()
+    halves = zip(shown.chunk(2), truth.chunk(2), strict=True)
+    parts = [_in_parts(run, network, *half) for half in halves]
+    return Found(torch.cat([part.images for part in parts]), torch.cat([part.fooled for part in parts]))
 
 
 def _library(name: str) -> Any:

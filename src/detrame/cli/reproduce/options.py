@@ -20,7 +20,7 @@ def _above_0(budget: float | None) -> float | None:
     return budget
 
 
-def _one_of_them(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> bool:
+def _one_of_them(ctx: typer.Context, value: bool) -> bool:
     """--show runs nothing and --dry-run shows nothing: a ValueError for the two together."""
     if value and (ctx.params.get("show") or ctx.params.get("dry_run")):
         raise ValueError("--show prints what is stored and --dry-run lists what is missing: give one of them")

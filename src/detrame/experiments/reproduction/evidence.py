@@ -27,7 +27,7 @@ RESIDUAL = ("resnet", "wideresnet")
 PAPER_RUNS = 5
 ENOUGH_SEEDS = 3  # for their spread to stand alone
 DDL_METHODS = ("ddl", "qmetric")
-ATTACKS = ("uap", "uap-gradient", "noise", "pgd")
+ATTACKS = ("uap", "uap-gradient", "noise", "pgd", "autoattack")
 
 
 class Gain(NamedTuple):

@@ -14,12 +14,14 @@ from detrame.experiments.robustness.tables import Row as FoolingRow
 
 FAMILIES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
 SOLID, DASHED = 0, 1
-# For each attack what it is, what is drawn of it, and the names of both.
+CHANGED, LEFT = ("mean", "changed, %"), ("accuracy", "accuracy, %")
+# For each attack its title, and the score that is drawn of it with the label of its axis.
 UNDER_ATTACK = {
-    "uap": ("One perturbation for all images, crafted as in the paper", "mean", "changed, %"),
-    "uap-gradient": ("One perturbation for all images, by the gradient, which is stronger", "mean", "changed, %"),
-    "noise": ("Noise, relative to the pixels", "mean", "changed, %"),
-    "pgd": ("One perturbation for each image, by PGD", "accuracy", "accuracy, %"),
+    "uap": ("One perturbation for all images, by DeepFool", CHANGED),
+    "uap-gradient": ("One perturbation for all images, by the gradient", CHANGED),
+    "noise": ("Noise, relative to the pixels", CHANGED),
+    "pgd": ("One perturbation for each image, by PGD", LEFT),
+    "autoattack": ("One perturbation for each image, by AutoAttack", LEFT),
 }
 
 
@@ -108,7 +110,7 @@ def under_attack(evidence: Evidence) -> dict[str, list[Figure]]:
     """Predictions changed, or accuracy left, against the strength of an attack, for every network that was attacked."""
     groups: dict[str, list[Figure]] = {}
     for dataset, dataset_name in DATASETS.items():
-        for attack, (what, score, y_label) in UNDER_ATTACK.items():
+        for attack, (what, (score, y_label)) in UNDER_ATTACK.items():
             rows = [row for row in evidence.fooling if (row.dataset, row.attack) == (dataset, attack)]
             if attack == "noise":
                 rows = [row for row in rows if row.unit == "pixels"]

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from detrame.data.dataset import Dataset, Split
 from detrame.errors import check_count, unknown
@@ -177,12 +178,16 @@ class Bench:
         self.network, self.settings = network, settings
         self.device = pick_device(device)
         self.model = network.model.to(self.device)
-        self.folded = fold(self.model)  # to make attacks on, which takes less time; scores are the network's own
         self.crafting = network.dataset.train[_some(network.dataset.train, settings.crafting)].to(self.device)
         self.numbers = _some(network.dataset.test, settings.images)
         self.test = network.dataset.test[self.numbers].to(self.device)
         self.decisions = Decisions(self.model, self.test.images)
         self.before = self.decisions.logits
+
+    @cached_property
+    def folded(self) -> nn.Module:
+        """What attacks are made on, which takes less time; what they are worth is scored on the network itself."""
+        return fold(self.model)
 
     def attack(self, name: str, balls: Sequence[Ball], on_step: OnStep | None = None) -> Measured:
         """What an attack of :data:`ATTACKS` does at some radii; `on_step` is told of the steps of crafting."""

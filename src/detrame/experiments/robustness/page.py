@@ -94,8 +94,9 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
         style=chart_style + style,
     )
     folder = out.with_name(f"{out.stem}_figures")
-    for chart in charts:
+    if charts:
         folder.mkdir(parents=True, exist_ok=True)
+    for chart in charts:
         write_text(folder / f"{chart.name}.svg", standalone(chart.svg, chart_style))
     write_text(out, html)
     return out

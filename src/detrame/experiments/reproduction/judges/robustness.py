@@ -3,7 +3,7 @@
 import math
 
 from detrame.experiments import paper
-from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, model_name, models
+from detrame.experiments.reproduction.evidence import DATASETS, ENOUGH_SEEDS, Evidence, Gain, model_name, models
 from detrame.experiments.reproduction.judges.judging import Printed
 from detrame.experiments.reproduction.verdicts import Found, Verdict, share
 from detrame.experiments.robustness.tables import Row
@@ -42,7 +42,11 @@ def _halved(relu: Row, qmetric: Row) -> Verdict:
 
 
 def _error(row: Row) -> float:
-    return (row.std or 0.0) / math.sqrt(row.n)
+    """The standard error of our rate; over few seeds the paper's spread counts, if it is larger."""
+    std = row.std or 0.0
+    if row.n < ENOUGH_SEEDS:
+        std = max(std, row.paper_std or 0.0)
+    return std / math.sqrt(row.n)
 
 
 def noise(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
