@@ -56,6 +56,18 @@ def test_the_first_step_of_a_1x1_coupling_is_folded() -> None:
     assert sum(isinstance(m, QMetricReLU) for m in folded.modules()) == 7
 
 
+def test_norms_alone_leave_q_metric_relus_of_which_a_dictionary_can_be_read() -> None:
+    net = detrame.create_model("plainnet9", pretrained="cifar10")
+    folded, images = fold(net, first_steps=False), torch.rand(2, 3, 32, 32)
+    torch.testing.assert_close(folded(images), net(images), rtol=1e-4, atol=1e-4)
+    assert not any(isinstance(module, nn.BatchNorm2d | LaterSteps) for module in folded.modules())
+    layers = [module for module in folded.modules() if isinstance(module, nn.Conv2d | QMetricReLU)]
+    conv, activation = layers[-3:-1]  # the last one with an activation, which is 1x1
+    assert isinstance(conv, nn.Conv2d)
+    assert isinstance(activation, QMetricReLU)
+    assert 0 < detrame.nearest_dictionary(conv, activation).distance < 1
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("iterations", [1, 3])

@@ -172,6 +172,7 @@ def test_the_general_families(name: str, convolutions: int) -> None:
         ("resnet8", {"norm": "None"}, "norm must be 'batch' or None, got 'None'"),
         ("resnet8", {"mean": [float("nan")] * 3}, "mean must be finite"),
         ("resnet8", {"iterations": 0}, "iterations must be at least 1, got 0"),
+        ("ddl9", {"iterations": -4}, "iterations must be at least 1, got -4"),
         ("resnet8", {"num_classes": 0}, "num_classes must be at least 1, got 0"),
         ("resnet8", {"in_channels": -1}, "in_channels must be at least 1, got -1"),
         ("resnet8", {"std": [0.0] * 3}, "std must be finite and positive"),

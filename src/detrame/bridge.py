@@ -179,8 +179,8 @@ def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU
     :func:`from_dictionary` gives its dictionary back.
 
     Args:
-        transform: the linear layer; a norm after it must have been folded into it (:func:`detrame.fold`, whose result
-            has both under their names in the network: ``folded.get_submodule("...")``).
+        transform: the linear layer; a norm after it must have been folded into it: ``detrame.fold(net,
+            first_steps=False)`` has both layers under their names in the network (``folded.get_submodule("...")``).
         activation: the Q-Metric ReLU after it. Of a coupling with a kernel only the centre can come from a dictionary
             that codes each patch on its own: the other taps count as distance.
     """

@@ -50,8 +50,13 @@ class LaterSteps(CoupledReLU):
 
 
 @torch.no_grad()
-def fold(model: nn.Module) -> fx.GraphModule:
-    """A copy of `model` for inference, with the same outputs up to rounding; `model` must be traceable by torch.fx."""
+def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
+    """A copy of `model` for inference, with the same outputs up to rounding.
+
+    Args:
+        model: a network that torch.fx can trace.
+        first_steps: whether to fold the first steps of Q-Metric ReLUs too, or only norms.
+    """
     net = copy.deepcopy(model).eval()
     folded = fx.GraphModule(net, Tracer().trace(net))
     for node in list(folded.graph.nodes):
@@ -65,7 +70,7 @@ def fold(model: nn.Module) -> fx.GraphModule:
             folded.set_submodule(str(before.target), _without_norm(linear, module))
             node.replace_all_uses_with(before)
             folded.graph.erase_node(node)
-        elif isinstance(module, QMetricReLU) and _first_step_folds(module):
+        elif first_steps and isinstance(module, QMetricReLU) and _first_step_folds(module):
             folded.set_submodule(str(before.target), _with_first_step(linear, module))
             folded.set_submodule(str(node.target), LaterSteps(module.coupling.clone(), module.iterations))
     folded.delete_all_unused_submodules()

@@ -43,6 +43,20 @@ def test_each_learns_digits_with_each_loss(estimator: Any, loss: str, digits: Di
             _ = estimator.predict_proba
 
 
+@pytest.mark.parametrize("estimator", [AnalysisClassifier, SynthesisClassifier])
+def test_one_class_is_refused_before_anything_is_learned(estimator: type, digits: Digits) -> None:
+    with pytest.raises(
+        ValueError, match=f"{estimator.__name__} needs samples of at least 2 classes, got only one class"
+    ):
+        estimator().fit(digits.X, np.zeros(len(digits.X)))
+
+
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+def test_synthesis_converges_on_digits(digits: Digits) -> None:
+    model = SynthesisClassifier(random_state=0).fit(digits.X, digits.y)
+    assert isinstance(model.n_iter_, int)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_linear_classifier_is_the_one_of_the_loss(loss: str, digits: Digits) -> None:
     model = AnalysisClassifier(loss=loss, C=0.5, random_state=0).fit(digits.X, digits.y)

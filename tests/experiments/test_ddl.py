@@ -108,7 +108,8 @@ def test_what_is_missing_is_run_timed_and_stored(small: Path, capsys: pytest.Cap
     assert "ddl3 dictionary " in out
     assert "plainnet3 slstm T=2" in out
     assert "On digits, DDL takes " in out
-    assert "Measured on " in out
+    assert "On digits, measured on " in out
+    assert "The paper's accuracies are those after 200 epochs." in out
     assert all(found.scores.together == 1 for found in stored(small / "results", table="ddl"))
     assert cli.run([*command, "--dry-run"]) == 0
     assert capsys.readouterr().out == "0 of 5 runs are missing\n"

@@ -244,6 +244,10 @@ def test_accuracy_at_the_same_parameters_is_read_from_the_relu_curve(tmp_path: P
     assert (match.network, match.qmetric) == ("PlainNet 3", 80.0)
     assert match.relu == pytest.approx(50 + 40 * (at - low) / (high - low))
     assert match.above
+    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 89.0)  # worse than a smaller one: that needs no curve
+    _, worse = against_curve(Evidence.read(tmp_path), "cifar10", lambda row: row.mean)
+    assert worse == ("PlainNet 9", 89.0, 90.0)
+    assert not worse.above
 
 
 def test_controls_are_compared_at_the_same_parameters(tmp_path: Path) -> None:
@@ -291,6 +295,7 @@ def test_against_our_own_ddl(tmp_path: Path) -> None:
 def fooled(model: str, activation: str, mean: float, **changes: Any) -> FoolingRow:
     fields: dict[str, Any] = {field.name: None for field in dataclasses.fields(FoolingRow)}
     fields |= {"model": model, "dataset": "cifar10", "activation": activation, "unit": "pixels", "mean": mean, "n": 4}
+    fields["images"] = 1000
     return FoolingRow(**(fields | changes))
 
 
@@ -307,7 +312,7 @@ def test_fooling_rates_are_judged_at_either_reading_of_the_radius(nothing: Evide
 
     halved = fooled("wideresnet16_8", "qmetric", 9.0, attack="uap", paper=6.78)
     assert found().verdict is Verdict.UNTESTED
-    assert found(halved) == ("20.00 to 9.00 %, radius in pixels", Verdict.HOLDS, False)
+    assert found(halved) == ("20.00 to 9.00 %, radius in pixels: less than half", Verdict.HOLDS, False)
     assert found(dataclasses.replace(halved, mean=11.0)).verdict is Verdict.FAILS
     assert found(dataclasses.replace(halved, paper=None)).verdict is Verdict.UNTESTED
     # Of a rate below half by 1.0, the error is half the spread of four seeds.

@@ -63,6 +63,10 @@ def test_networks_by_name(runs: dict[str, list[Run]], tmp_path: Path) -> None:
     assert packaged.label == "resnet8 qmetric"
     assert len(named(str(runs["relu"][0].path.parent))) == 5
     with pytest.raises(ValueError, match=r"unknown trained network of the package .*: did you mean 'resnet8:relu'\?"):
+        named("resnet8:rleu")
+    with pytest.raises(
+        ValueError, match=r"the package has no trained resnet56:relu, only .*: train it, and name its run"
+    ):
         named("resnet56:relu")
     for name in ("resnet8", "runs/nowhere"):
         with pytest.raises(
@@ -260,7 +264,7 @@ def test_reproduce_attacks(
     assert all(not found.checks for found in stored(Path("results"), "deepfool"))
     assert cli.run(["reproduce", "attacks", "--show", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    checked = {(row["activation"], row["attack"], row["radius"]): len(row["checks"]) for row in rows if "checks" in row}
+    checked = {(row["activation"], row["attack"], row["radius"]): len(row["checks"]) for row in rows if row["checks"]}
     assert checked == {("relu", "pgd", 0.05): 3, ("qmetric", "pgd", 0.05): 6}
     assert {(row["attack"], row["radius"]) for row in rows} == {
         (a, r) for a in ("pgd", "deepfool") for r in (0.05, 0.2)
@@ -359,6 +363,7 @@ def test_an_interruption_keeps_what_is_finished(
         assert cli.run([*arguments, "--out", str(out)]) == 130
         assert capsys.readouterr().out.endswith("cut short: 1 of 2 measurements are left\n")
         assert "uap-gradient" in out.read_text()
+        assert "measurements left: 1" in out.read_text()
         assert cli.run([*arguments, "--json"]) == 130
     found = json.loads(capsys.readouterr().out)
     assert ([one["attack"] for one in found["measured"]], found["left"]) == (["uap-gradient"], 1)

@@ -52,7 +52,9 @@ def attack(
     target: Annotated[float, typer.Option(help="Percent fooled, at which uap and uap-sequential stop.")] = 80.0,
     overshoot: Annotated[float, typer.Option(help="Of DeepFool, inside uap and uap-sequential.")] = 0.02,
     passes: Annotated[int, typer.Option(help="Over the crafting images, at most.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="Also write a page with curves and pictures.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write a page with curves and pictures, and the curves beside it.")
+    ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -88,9 +90,10 @@ def attack(
                 tell_measured(one)
     finally:  # what is finished is kept, whatever cut the rest short
         if measured:
-            _print(measured, images, left=asked.count(networks) - len(measured), as_json=as_json)
+            left = asked.count(networks) - len(measured)
+            _print(measured, images, left=left, as_json=as_json)
             if out is not None:
-                page.write(measured, out)
+                page.write(measured, out, left=left)
     if out is not None and not as_json:
         print(out)
 
@@ -98,12 +101,12 @@ def attack(
 def _print(measured: "list[Measured]", images: int, *, left: int, as_json: bool) -> None:
     """What was measured, of which so much is left."""
     from detrame.experiments.robustness.stored import document
-    from detrame.experiments.robustness.tables import rows
+    from detrame.experiments.robustness.tables import rows, weakest_first
 
     if as_json:
         print_document({"measured": [document(one) for one in measured], "left": left})
         return
-    print_robustness(rows(measured))
+    print_robustness(weakest_first(rows(measured)))
     for dataset, count in {one.dataset: one.settings.images for one in measured}.items():
         if count < images:
             print(f"on {dataset}, measured on all {count} test images: there are no more")

@@ -159,7 +159,7 @@ def print_ddl(rows: "Sequence[DDLRow]") -> None:
         table.add_row(
             _network(row),
             row.dataset,
-            str(row.epochs),
+            str(row.epochs) if row.n else "",
             "" if row.parameters is None else f"{row.parameters / 1e6:.2f}",
             "" if row.paper is None else f"{row.paper:.2f}",
             "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2),
@@ -167,6 +167,7 @@ def print_ddl(rows: "Sequence[DDLRow]") -> None:
             *map(seconds, times),
         )
     _print(table)
+    print(f"The paper's accuracies are those after {ddl.PAPER_EPOCHS} epochs.")
     print(f"Seconds are for one image; those of training for {ddl.PAPER_EPOCHS} epochs, reckoned from the ones run.")
     claim = paper.tables()["claims"]["ddl_test_speed"]
     said = f"the paper says {claim['printed']} on CIFAR-10, its table, of 12 layers, {claim['own_tables']}"
@@ -198,8 +199,8 @@ def print_depth(rows: "Sequence[DepthRow]") -> None:
 
 
 def _print_hardware(rows: "Sequence[DDLRow | DepthRow]") -> None:
-    for hardware in dict.fromkeys(row.hardware for row in rows if row.hardware):
-        print(f"Measured on {hardware}.")
+    for dataset, hardware in dict.fromkeys((row.dataset, row.hardware) for row in rows if row.hardware):
+        print(f"On {dataset}, measured on {hardware}.")
 
 
 def _network(row: "Summary | Row | DDLRow | Change") -> str:

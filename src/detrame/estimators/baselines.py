@@ -58,6 +58,8 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
         self._validate_params()
         inputs, targets = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(targets)
+        if len(np.unique(targets)) < 2:
+            raise ValueError(f"{type(self).__name__} needs samples of at least 2 classes, got only one class")
         random_state = check_random_state(self.random_state)
         self._n_features_out = self.n_components or inputs.shape[1]
         self.n_iter_ = self._learn(inputs, self._n_features_out, random_state)
@@ -136,10 +138,11 @@ class SynthesisClassifier(DictionaryClassifier):
             fit_algorithm="cd",
             transform_algorithm="lasso_cd",
             max_iter=self.max_iter,
+            transform_max_iter=10_000,  # the codes are few and cheap: scikit-learn's 1000 leave some short of its aim
             random_state=random_state,
         ).fit(X)
         self.dictionary_ = self._coder.components_
-        return self._coder.n_iter_
+        return int(self._coder.n_iter_)
 
     def _code(self, X: np.ndarray) -> np.ndarray:
         return self._coder.transform(X)

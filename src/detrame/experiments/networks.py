@@ -11,6 +11,7 @@ from torch import nn
 from detrame.data import Dataset
 from detrame.data import load as load_dataset
 from detrame.errors import unknown
+from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import result_name
 from detrame.models import create_model, pretrained_names, read_pretrained
@@ -89,13 +90,16 @@ def named(name: str) -> list[Network]:
     if name and Path(name).is_dir():
         return [Network(run.recipe, str(run.path), run.scores.last, run) for run in find(name)]
     packaged = {_short(file): file for file in pretrained_names()}
-    if name not in packaged and ":" in name:
+    if name in packaged:
+        return [_from_package(*packaged[name].split("-"))]
+    model, colon, activation = name.partition(":")
+    if model in paper.tables()["accuracy"] and activation in ("relu", "qmetric"):
+        raise ValueError(f"the package has no trained {name}, only {', '.join(packaged)}: train it, and name its run")
+    if colon:
         raise unknown("trained network of the package", name, packaged)
-    if name not in packaged:
-        raise ValueError(
-            f"{name} is neither a folder of runs nor a trained network of the package, which has {', '.join(packaged)}"
-        )
-    return [_from_package(*packaged[name].split("-"))]
+    raise ValueError(
+        f"{name} is neither a folder of runs nor a trained network of the package, which has {', '.join(packaged)}"
+    )
 
 
 def trained(model: str, dataset: str, activation: str, runs: Path) -> Network | None:

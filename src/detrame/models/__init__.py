@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from detrame.activations import ActivationFactory, activation_factory
+from detrame.errors import check_count
 from detrame.models import ddl, plainnet, resnet, wideresnet  # noqa: F401  (importing a family registers it)
 from detrame.models.blocks import Options
 from detrame.models.cost import Cost, cost
@@ -78,6 +79,8 @@ def create_model(
         "width": width,
     }
     said = {option: value for option, value in said.items() if value is not None}
+    if iterations is not None:
+        check_count("iterations", iterations)  # of networks that have none, too
     if pretrained is not None:
         return _pretrained(name, activation, pretrained, said if norm == "batch" else said | {"norm": norm})
     options = UNLESS_SAID | {"norm": norm} | said

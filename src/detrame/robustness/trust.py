@@ -79,7 +79,7 @@ def checks(
     if twin is not None:
         rivals["an attack on the twin is no better"] = "PGD on the twin", through(twin)
     for count in _other_iterations(model):
-        name = f"through {count} iterations"
+        name = f"through {count} iteration{'s' * (count > 1)}"
         rivals[f"an attack {name} is no better"] = f"PGD {name}", through(iterated(model, count))
     everything = left(pgd(model, images, labels, _whole(ball, images), seed=seed))
     return [
@@ -104,7 +104,7 @@ def verdict(found: Sequence[Check], images: int) -> str:
     if images < ENOUGH:
         return f"All {len(found)} checks hold, but {images} images are too few to tell: take {ENOUGH} or more."
     return (
-        f"All {len(found)} checks hold: nothing says that gradients are hidden, so the accuracy under attack can stand."
+        f"All {len(found)} checks hold: nothing says that gradients are hidden; a stronger attack may still take more."
     )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
 Runs = Annotated[Path, typer.Option(help="Where `detrame reproduce accuracy` trained the networks.")]
 Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation, or one draw of noise, for each.")]
 Images = Annotated[int, typer.Option(help="Test images to measure on.")]
-Out = Annotated[Path | None, typer.Option(help="Also write a page with curves and pictures.")]
+Out = Annotated[Path | None, typer.Option(help="Also write a page with curves and pictures, and the curves beside it.")]
 
 
 def uap(
@@ -160,10 +160,11 @@ class _Table:
             raise Failure(f"nothing is stored yet of these networks in {self.results}: `{again}` measures it")
         if self.out is not None:
             page.write(found, self.out)
+        rows = tables.weakest_first(tables.rows(found))
         if self.as_json:
-            print_document([row.document() for row in tables.rows(found)])
+            print_document([row.document() for row in rows])
             return
-        print_robustness(tables.rows(found))
+        print_robustness(rows)
         print_checks(found)
         if self.out is not None:
             print(self.out)

@@ -33,6 +33,8 @@ def page(evidence: Evidence) -> str:
         against_parameters=figures.against_parameters(evidence),
         training_curves=figures.training_curves(evidence),
         under_attack=figures.under_attack(evidence),
+        attacked_on=evidence.attacked_on,
+        most_parameters=wording.most_parameters(evidence),
         controls=tables.matched(evidence),
         times=tables.times(evidence),
         time_hardware=next((row.hardware for row in evidence.timing if row.hardware), None),

@@ -116,7 +116,7 @@ def under_attack(evidence: Evidence) -> dict[str, list[Figure]]:
                 rows = [row for row in rows if row.unit == "pixels"]
             for model in models("plainnet", *RESIDUAL, dataset=dataset):
                 if found := [row for row in rows if row.model == model]:
-                    title = f"{what}; {dataset_name}"
+                    title = f"{what}; {found[0].images:,} test images of {dataset_name}"
                     groups.setdefault(title, []).append(_attacked(found, title, score, y_label))
     return groups
 

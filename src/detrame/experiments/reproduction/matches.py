@@ -25,8 +25,9 @@ class Match(NamedTuple):
 def against_curve(evidence: Evidence, dataset: str, accuracy: Callable[[Row], float | None]) -> Iterator[Match]:
     """The Q-Metric networks against the ReLU curve of their architecture, each at its number of parameters.
 
-    The curve joins neighbouring ReLU networks, straight in the logarithm of the parameters; beyond its ends, and for
-    networks whose `accuracy` is None, there is nothing to compare.
+    The curve joins neighbouring ReLU networks, straight in the logarithm of the parameters. Beyond its ends only what
+    is certain counts: a smaller network that is better than its first one, a larger one that is worse than its last.
+    For networks whose `accuracy` is None there is nothing to compare.
     """
     for families in (("plainnet",), RESIDUAL):
         names = models(*families, dataset=dataset)
@@ -38,10 +39,13 @@ def against_curve(evidence: Evidence, dataset: str, accuracy: Callable[[Row], fl
             ]
             for activation in ACTIVATIONS
         )
-        for at, value, name in qmetric:
+        for at, value, name in qmetric if relu else []:
             for (left, low, _), (right, high, _) in pairwise(sorted(relu)):
                 if left <= at <= right:
                     yield Match(model_name(name), value, low + (high - low) * (at - left) / (right - left))
+            (smallest, first, _), (largest, last, _) = min(relu), max(relu)
+            if (at < smallest and value > first) or (at > largest and value < last):
+                yield Match(model_name(name), value, first if at < smallest else last)
 
 
 def against_controls(evidence: Evidence, dataset: str) -> Iterator[Match]:

@@ -62,9 +62,17 @@ def ahead(evidence: Evidence) -> str:
 
 def tally(claims: list[Claim]) -> str:
     """How the paper's claims in words fare, by finding; those that runs may still change are counted apart."""
-    verdicts = Counter(finding.found[1:] for claim in claims for finding in claim.findings)
+    verdicts: Counter[tuple[Verdict, bool]] = Counter()
+    for finding in (finding for claim in claims for finding in claim.findings):
+        verdicts[finding.found[1:]] += len(finding.where.split(", "))
     cases = [(verdict, so_far) for verdict in Verdict for so_far in (False, True)]
     return ", ".join(f"{case[0]}{' so far' * case[1]} {count}" for case in cases if (count := verdicts[case]))
+
+
+def most_parameters(evidence: Evidence) -> str:
+    """How many times the parameters of its ReLU twin a Q-Metric network has at most."""
+    counts = evidence.parameters
+    return f"{max(counts[m, d, 'qmetric'] / counts[m, d, 'relu'] for m, d, _ in counts):.1f}"
 
 
 def facts(evidence: Evidence) -> list[tuple[str, str]]:

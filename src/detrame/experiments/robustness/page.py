@@ -14,10 +14,10 @@ from torch import Tensor
 from detrame.data import Dataset
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
-from detrame.experiments.report.charts import Series, line_chart, standalone
+from detrame.experiments.report.charts import Look, Series, line_chart, standalone
 from detrame.experiments.report.pictures import data_uri, photograph
 from detrame.experiments.robustness.measure import Figure, Measured
-from detrame.experiments.robustness.tables import Row, rows
+from detrame.experiments.robustness.tables import Row, rows, weakest_first
 from detrame.inference import as_pixels
 from detrame.robustness import perturbed
 from detrame.robustness.trust import verdict
@@ -65,8 +65,11 @@ class Gallery(NamedTuple):
     pairs: list[tuple[Picture, Picture]]
 
 
-def write(measurements: Sequence[Measured], out: Path) -> Path:
-    """Write the page of some measurements to `out`, and its charts into the folder ``<stem>_figures`` beside it."""
+def write(measurements: Sequence[Measured], out: Path, *, left: int = 0) -> Path:
+    """Write the page of some measurements to `out`, and its charts into the folder ``<stem>_figures`` beside it.
+
+    It says so if some are `left` to be made.
+    """
     if not measurements:
         raise Failure("there is nothing measured yet that a page could show")
     ready_to_write(out)
@@ -81,9 +84,9 @@ def write(measurements: Sequence[Measured], out: Path) -> Path:
     chart_style, style = (loader.get_source(environment, name)[0] for name in ("chart.css", "style.css"))
     html = environment.get_template("page.html.j2").render(
         title=f"{', '.join(_distinct(one.label for one in measurements))} on {', '.join(datasets)}",
-        facts=_facts(measurements),
+        facts=[*([("Cut short", f"measurements left: {left}")] if left else []), *_facts(measurements)],
         charts=charts,
-        rows=rows(measurements),
+        rows=weakest_first(rows(measurements)),
         printed=any(row.paper is not None for row in rows(measurements)),
         checked=[
             (f"{one.label} on {one.dataset}", verdict(one.checks, one.settings.images), one.checks)
@@ -123,21 +126,23 @@ def _facts(measurements: Sequence[Measured]) -> list[tuple[str, str]]:
 def _charts(measurements: Sequence[Measured], dataset: str) -> Iterable[Chart]:
     """Fooling rate and accuracy against radius, for every attack, and against noise, for every unit of it."""
     here = [measured for measured in measurements if measured.dataset == dataset]
+    looks = {label: Look(place, place) for place, label in enumerate(_distinct(one.label for one in measurements))}
     for attack in _distinct(measured.attack for measured in here):
         under = [measured for measured in here if measured.attack == attack]
         for unit in _distinct(f.unit for m in under for f in m.figures) if attack == "noise" else [None]:
             name = NAMES.get(attack, f"Gaussian noise relative to the image, {unit}")
             x_label = "noise ratio rho, dB" if attack == "noise" else "radius in pixels, 1/255"
             for score, y_label in (("fooling", "predictions changed, %"), ("accuracy", "accuracy, %")):
-                series = [_series(measured, unit, score) for measured in under]
+                series = [_series(measured, unit, score, looks[measured.label]) for measured in under]
                 if max(len(one.x) for one in series) == 1:  # a dot says no more than its row of the table
                     continue
-                title = f"{name}: {y_label.split(',')[0]} on {dataset}"
+                whom = f", {series[0].name}" if len(series) == 1 else ""  # for want of a legend
+                title = f"{name}: {y_label.split(',')[0]} on {dataset}{whom}"
                 svg = line_chart(series, title=title, x_label=x_label, y_label=y_label)
-                yield Chart("_".join(filter(None, (attack, unit, score, dataset))), f"{name}, {dataset}", svg)
+                yield Chart("_".join(filter(None, (attack, unit, score, dataset))), f"{name}, {dataset}{whom}", svg)
 
 
-def _series(measured: Measured, unit: str | None, score: str) -> Series:
+def _series(measured: Measured, unit: str | None, score: str, look: Look) -> Series:
     """Means over seeds at each strength, with a band from the lowest seed to the highest."""
     at: dict[float, list[float]] = {}
     for figure in measured.figures:
@@ -146,8 +151,8 @@ def _series(measured: Measured, unit: str | None, score: str) -> Series:
     xs = sorted(at)
     means = [sum(at[x]) / len(at[x]) for x in xs]
     if max(map(len, at.values())) == 1:
-        return Series(measured.label, xs, means)
-    return Series(measured.label, xs, means, [min(at[x]) for x in xs], [max(at[x]) for x in xs])
+        return Series(measured.label, xs, means, look=look)
+    return Series(measured.label, xs, means, [min(at[x]) for x in xs], [max(at[x]) for x in xs], look)
 
 
 def _position(figure: Figure) -> float:
@@ -170,7 +175,8 @@ def _gallery(measured: Measured) -> Gallery | None:
         for one in measured.changed
         if one.place == place
     ]
-    tiles = [Picture(_contrasted(v), _in_pixels(row)) for row, v in zip(radii, measured.perturbations, strict=True)]
+    both = sorted(zip(radii, measured.perturbations, strict=True), key=lambda pair: pair[0].pixels or 0)
+    tiles = [Picture(_contrasted(perturbation), _in_pixels(row)) for row, perturbation in both]
     return Gallery(f"{measured.label}: {NAMES[measured.attack]}", tiles, _in_pixels(radii[place]), pairs)
 
 

@@ -78,9 +78,19 @@ class Row:
     def document(self) -> dict[str, Any]:
         """The row as a JSON object: with a radius or with a noise_ratio, never both."""
         left_out = {"noise_ratio"} if self.noise_ratio is None else {"radius", "norm", "pixels", "normalised"}
-        left_out |= set() if self.checks else {"checks"}
         plain = asdict(self) | {"checks": [check._asdict() for check in self.checks]}
         return {key: value for key, value in plain.items() if key not in left_out}
+
+
+def weakest_first(rows: Iterable[Row]) -> list[Row]:
+    """The rows of each network under each attack by their strength."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        unit = row.unit if row.pixels is None else ""  # radii stand in both
+        groups.setdefault((row.attack, row.dataset, row.label, unit), []).append(row)
+    return [
+        row for group in groups.values() for row in sorted(group, key=lambda row: row.pixels or row.noise_ratio or 0)
+    ]
 
 
 def cases(dataset: str | None, models: Sequence[str] | None, runs: Path) -> list[tuple[str, str, str]]:

@@ -9,6 +9,11 @@ from detrame.experiments.reproduction.verdicts import Found, Verdict, share
 from detrame.experiments.robustness.tables import Row
 
 Network = tuple[str, str]  # model and activation
+_WORDS = {
+    Verdict.HOLDS: "less than half",
+    Verdict.CHANCE: "half, give or take two standard errors",
+    Verdict.FAILS: "more than half",
+}
 
 
 def fooling_rates(printed: Printed) -> dict[str, str]:
@@ -26,8 +31,11 @@ def fooling(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     readings = [(found["relu"], found["qmetric"]) for found in rates.values() if len(found) == 2]
     if not readings:
         return None
-    text = "; ".join(f"{relu.mean:.2f} to {qmetric.mean:.2f} %, radius in {relu.unit}" for relu, qmetric in readings)
     verdicts = [_halved(relu, qmetric) for relu, qmetric in readings]
+    text = "; ".join(
+        f"{relu.mean:.2f} to {qmetric.mean:.2f} %, radius in {relu.unit}: {_WORDS[verdict]}"
+        for (relu, qmetric), verdict in zip(readings, verdicts, strict=True)
+    )
     if Verdict.HOLDS in verdicts:
         return Found(text, Verdict.HOLDS if set(verdicts) == {Verdict.HOLDS} else Verdict.PARTLY)
     return Found(text, Verdict.CHANCE if Verdict.CHANCE in verdicts else Verdict.FAILS)
