@@ -1,5 +1,6 @@
 """The classical single layers: a dictionary learned without labels, then a linear classifier on its sparse codes."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Integral, Real
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import MiniBatchDictionaryLearning
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.svm import LinearSVC
 from sklearn.utils import check_random_state
@@ -138,9 +140,12 @@ class SynthesisClassifier(DictionaryClassifier):
             fit_algorithm="cd",
             transform_algorithm="lasso_cd",
             max_iter=self.max_iter,
-            transform_max_iter=10_000,  # the codes are few and cheap: scikit-learn's 1000 leave some short of its aim
+            transform_max_iter=10_000,  # scikit-learn's 1000 leave some codes short of its aim
             random_state=random_state,
-        ).fit(X)
+        )
+        with warnings.catch_warnings():  # codes by a dictionary that is still to change need not be exact
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self._coder.fit(X)
         self.dictionary_ = self._coder.components_
         return int(self._coder.n_iter_)
 

@@ -9,6 +9,7 @@ from detrame.experiments.reproduction.verdicts import Found, Verdict, share
 from detrame.experiments.robustness.tables import Row
 
 Network = tuple[str, str]  # model and activation
+_UNITS = {"pixels": "pixels", "normalised": "normalised units"}
 _WORDS = {
     Verdict.HOLDS: "less than half",
     Verdict.CHANCE: "half, give or take two standard errors",
@@ -33,7 +34,7 @@ def fooling(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
         return None
     verdicts = [_halved(relu, qmetric) for relu, qmetric in readings]
     text = "; ".join(
-        f"{relu.mean:.2f} to {qmetric.mean:.2f} %, radius in {relu.unit}: {_WORDS[verdict]}"
+        f"{relu.mean:.2f} to {qmetric.mean:.2f} %, radius in {_UNITS[relu.unit]}: {_WORDS[verdict]}"
         for (relu, qmetric), verdict in zip(readings, verdicts, strict=True)
     )
     if Verdict.HOLDS in verdicts:
