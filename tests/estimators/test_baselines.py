@@ -1,5 +1,6 @@
 """The single-layer methods: their codes are the minimisers they claim, and each loss is the one it is called."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
 from sklearn.decomposition import sparse_encode
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.svm import LinearSVC
 
@@ -52,10 +54,11 @@ def test_one_class_is_refused_before_anything_is_learned(estimator: type, digits
         estimator().fit(digits.X, np.zeros(len(digits.X)))
 
 
-@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
 def test_no_warning_about_codes_of_a_dictionary_that_is_still_learned() -> None:
     X, y = load_digits(return_X_y=True)
-    model = SynthesisClassifier(random_state=0).fit(X[:200] / 16, y[:200])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = SynthesisClassifier(random_state=0).fit(X[:200] / 16, y[:200])
     assert isinstance(model.n_iter_, int)
 
 
