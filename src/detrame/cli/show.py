@@ -104,6 +104,7 @@ def print_changes(rows: "Sequence[Change]") -> None:
 
 def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
     """Fooling rate and accuracy under attack, by network, attack and strength; a radius in both units."""
+    from detrame.experiments.robustness.tables import measured_on
     from detrame.experiments.spread import Spread
 
     printed = any(row.paper is not None for row in rows)
@@ -116,6 +117,7 @@ def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
         figures = [*published, ours, str(row.n), f"{row.accuracy:.2f}", f"{row.clean:.2f}", f"{row.images:,}"]
         table.add_row(row.label, row.dataset, row.attack, row.strength, *figures)
     _print(table)
+    print(f"{measured_on(rows)}.")
 
 
 def tell_measured(measured: "Measured") -> None:

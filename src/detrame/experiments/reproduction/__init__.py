@@ -6,6 +6,7 @@ from detrame.experiments.report.html import render
 from detrame.experiments.reproduction import diagrams, figures, tables, wording
 from detrame.experiments.reproduction.claims import judged
 from detrame.experiments.reproduction.evidence import Evidence
+from detrame.experiments.robustness.tables import measured_on
 from detrame.training.files import ready_to_write, write_text
 
 __all__ = ["build", "page", "write"]
@@ -33,7 +34,7 @@ def page(evidence: Evidence) -> str:
         against_parameters=figures.against_parameters(evidence),
         training_curves=figures.training_curves(evidence),
         under_attack=figures.under_attack(evidence),
-        attacked_on=evidence.attacked_on,
+        attacked_on=measured_on(evidence.fooling) if evidence.fooling else "",
         most_parameters=wording.most_parameters(evidence),
         controls=tables.matched(evidence),
         times=tables.times(evidence),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from detrame.experiments import paper
 from detrame.experiments.controls import Control, control_rows
@@ -85,7 +85,6 @@ class Evidence:
         timing: the time table, measured or not.
         ddl: deep dictionary learning and DeTraMe in one shape, by one recipe.
         fooling: what attacks and noise did to the networks.
-        attacked_on: where that was measured, and at which commits.
     """
 
     results: Sequence[Result]
@@ -94,7 +93,6 @@ class Evidence:
     timing: Sequence[TimeRow]
     ddl: Sequence[DdlRow]
     fooling: Sequence[FoolingRow]
-    attacked_on: str
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -102,15 +100,13 @@ class Evidence:
         results = stored(folder)
         rows = {(row.model, row.dataset, row.activation): row for row in accuracy_rows(results, cells())}
         dictionaries = stored(folder, table=DDL_TABLE)
-        attacked = [one for attack in ATTACKS for one in stored_attacks(folder, attack)]
         return cls(
             results=results,
             rows=rows,
             controls=control_rows(results),
             timing=time_rows(folder),
             ddl=[row for dataset in ("cifar10", "cifar100") for row in ddl_rows(dictionaries, dataset, DDL_METHODS)],
-            fooling=fooling_rows(attacked),
-            attacked_on=_places([one.environment for one in attacked]),
+            fooling=fooling_rows(one for attack in ATTACKS for one in stored_attacks(folder, attack)),
         )
 
     def pair(self, model: str, dataset: str) -> Pair | None:
@@ -144,13 +140,6 @@ class Evidence:
         """A network's row of the time table."""
         (row,) = [row for row in self.timing if (row.model, row.activation) == (model, activation)]
         return row
-
-
-def _places(environments: Sequence[dict[str, Any]]) -> str:
-    """On which hardware, at which commits."""
-    hardware = dict.fromkeys(place["hardware"] for place in environments)
-    commits = dict.fromkeys(str(place["commit"])[:7] for place in environments)
-    return f"Measured on {', '.join(hardware)} at {', '.join(commits)}"
 
 
 def models(*families: str, dataset: str | None = None) -> list[str]:

@@ -59,6 +59,8 @@ class Row:
     accuracy: float
     clean: float
     images: int
+    hardware: str
+    commit: str
     name: str = ""
     checks: Sequence[Check] = ()
 
@@ -80,6 +82,12 @@ class Row:
         left_out = {"noise_ratio"} if self.noise_ratio is None else {"radius", "norm", "pixels", "normalised"}
         plain = asdict(self) | {"checks": [check._asdict() for check in self.checks]}
         return {key: value for key, value in plain.items() if key not in left_out}
+
+
+def measured_on(rows: Iterable[Row]) -> str:
+    """On which hardware, at which commits."""
+    hardware, commits = zip(*((row.hardware, row.commit) for row in rows), strict=True)
+    return f"Measured on {', '.join(dict.fromkeys(hardware))} at {', '.join(dict.fromkeys(commits))}"
 
 
 def weakest_first(rows: Iterable[Row]) -> list[Row]:
@@ -274,6 +282,8 @@ def _rows(measured: Measured) -> Iterable[Row]:
             accuracy=Spread.of([figure.accuracy for figure in figures]).mean,
             clean=measured.clean,
             images=measured.settings.images,
+            hardware=measured.environment["hardware"],
+            commit=str(measured.environment["commit"])[:7],
             name=measured.name,
             checks=measured.checks if strength == smallest else (),
         )
