@@ -14,7 +14,8 @@ from torch import Tensor
 from detrame.data import Dataset
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
-from detrame.experiments.report.charts import Look, Series, line_chart, standalone
+from detrame.experiments.report.axes import straight, whole
+from detrame.experiments.report.charts import Look, Series, curves, standalone
 from detrame.experiments.report.pictures import data_uri, photograph
 from detrame.experiments.robustness.measure import Figure, Measured
 from detrame.experiments.robustness.tables import Row, rows, weakest_first
@@ -83,7 +84,8 @@ def write(measurements: Sequence[Measured], out: Path, *, left: int = 0) -> Path
     charts = [chart for dataset in datasets for chart in _charts(measurements, dataset)]
     chart_style, style = (loader.get_source(environment, name)[0] for name in ("chart.css", "style.css"))
     html = environment.get_template("page.html.j2").render(
-        title=f"{', '.join(_distinct(one.label for one in measurements))} on {', '.join(datasets)}",
+        title=f"{_networks(measurements)} on {', '.join(datasets)}",
+        several=any(len(one.settings.seeds) > 1 for one in measurements),
         facts=[*([("Cut short", f"measurements left: {left}")] if left else []), *_facts(measurements)],
         charts=charts,
         rows=weakest_first(rows(measurements)),
@@ -103,6 +105,12 @@ def write(measurements: Sequence[Measured], out: Path, *, left: int = 0) -> Path
         write_text(folder / f"{chart.name}.svg", standalone(chart.svg, chart_style))
     write_text(out, html)
     return out
+
+
+def _networks(measurements: Sequence[Measured]) -> str:
+    """Their names, as far as a headline has room for them."""
+    labels = _distinct(one.label for one in measurements)
+    return ", ".join(labels) if len(labels) <= 2 else f"{len(labels)} networks"
 
 
 def _facts(measurements: Sequence[Measured]) -> list[tuple[str, str]]:
@@ -138,7 +146,8 @@ def _charts(measurements: Sequence[Measured], dataset: str) -> Iterable[Chart]:
                     continue
                 whom = f", {series[0].name}" if len(series) == 1 else ""  # for want of a legend
                 title = f"{name}: {y_label.split(',')[0]} on {dataset}{whom}"
-                svg = line_chart(series, title=title, x_label=x_label, y_label=y_label)
+                xs = [x for one in series for x in one.x]
+                svg = curves(series, whole(x_label, xs), straight(y_label, [0.0, 100.0]), title=title, digits=1)
                 yield Chart("_".join(filter(None, (attack, unit, score, dataset))), f"{name}, {dataset}{whom}", svg)
 
 
