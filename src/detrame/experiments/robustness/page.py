@@ -193,6 +193,9 @@ def _pair(dataset: Dataset, number: int, perturbation: Tensor, said: tuple[int, 
     image = as_pixels(dataset.test.images[number])
     after = perturbed(image, perturbation).mul(255).round().byte()
     before_said, after_said = (dataset.classes[label] for label in said)
+    truth = dataset.classes[dataset.test.labels[number]]
+    if before_said != truth:
+        before_said = f"{before_said} ({truth})"
     return Picture(photograph(dataset.test.images[number]), before_said), Picture(photograph(after), after_said)
 
 
