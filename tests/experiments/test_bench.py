@@ -1,6 +1,7 @@
 """`detrame bench`, on networks and efforts so small that a CPU does them in a moment."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -145,13 +146,14 @@ def test_an_epoch_of_whole_batches_has_no_rest(small: Setting, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_seeds_at_once(small: Setting) -> None:
+def test_seeds_at_once(small: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.perf_counter", time.process_time)  # which does not run while other work has the processor
     found = epochs.measure_seeds("resnet8", replace(small, batch=128))
     for one in (found.relu, found.qmetric):
         assert one.share == pytest.approx(one.together_s / (2 * one.alone_s))
         assert one.images_per_s == pytest.approx(2 * 899 / one.together_s)
         assert one.research_speedup == pytest.approx(one.images_per_s / one.research_images_per_s)
-        assert one.share > 0.2  # a CPU takes them one after another: about 1, but for what else the machine does
+        assert one.share > 0.5  # a CPU takes them one after another: about 1
     assert "2 seeds at once take" in found.line()
 
 

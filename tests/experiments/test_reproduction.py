@@ -13,15 +13,16 @@ import pytest
 from detrame import cli
 from detrame.experiments import ddl, default_recipe, paper
 from detrame.experiments.controls import contenders
+from detrame.experiments.report.charts import Look
 from detrame.experiments.reproduce import cells
 from detrame.experiments.reproduction import build, page
 from detrame.experiments.reproduction.claims import CLAIMS, judged
 from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name, models
-from detrame.experiments.reproduction.figures import under_attack
+from detrame.experiments.reproduction.figures import _under, under_attack
 from detrame.experiments.reproduction.matches import against_controls, against_curve
 from detrame.experiments.reproduction.tables import DASH
 from detrame.experiments.reproduction.verdicts import NOTHING, Claim, Finding, Found, Verdict, median_gain, weigh
-from detrame.experiments.reproduction.wording import ahead, tally
+from detrame.experiments.reproduction.wording import ahead, most_parameters, tally
 from detrame.experiments.results import result_name
 from detrame.experiments.robustness.tables import Row as FoolingRow
 from detrame.robustness import UNITS
@@ -194,6 +195,8 @@ def test_verdicts_that_may_change_are_counted_apart() -> None:
     found = [Found("", Verdict.HOLDS), Found("", Verdict.HOLDS, True), Found("", Verdict.HOLDS, True), NOTHING]
     claim = Claim("", "", [Finding("", "", one) for one in found])
     assert tally([claim]) == "holds 1, holds so far 2, not yet tested 1"
+    both = Claim("", "", [Finding("CIFAR-100, SVHN", "", NOTHING), Finding("CIFAR-10", "", found[0])])
+    assert tally([both]) == "holds 1, not yet tested 2"
 
 
 def test_seeds_shrink_the_error_of_a_gain(tmp_path: Path) -> None:
@@ -345,6 +348,12 @@ def test_noise_is_judged_order_by_order(nothing: Evidence) -> None:
     )
 
 
+def test_how_many_times_the_parameters_a_network_has(nothing: Evidence) -> None:
+    relu, qmetric = (nothing.parameters["plainnet3", "cifar10", activation] for activation in ("relu", "qmetric"))
+    assert most_parameters(nothing) == f"{qmetric / relu:.1f}"
+    assert f"up to {qmetric / relu:.1f} times the parameters" in page(nothing)
+
+
 def test_curves_under_attack_are_one_a_network(nothing: Evidence) -> None:
     def under(attack: str, **changes: Any) -> list[FoolingRow]:
         return [
@@ -364,6 +373,10 @@ def test_curves_under_attack_are_one_a_network(nothing: Evidence) -> None:
     ]
     drawn = [figure.svg for group in groups.values() for figure in group]
     assert [svg.count('class="band') for svg in drawn] == [2, 1, 2, 0]
+    by_pgd = _under(under("pgd", pixels=2 / 255)[:1] + under("pgd", pixels=1 / 255)[:1], "accuracy", Look(0, 0))
+    assert (by_pgd.x, by_pgd.y) == ([0.0, 1.0, 2.0], [90.0, 80.0, 80.0])  # from the unchanged images on
+    by_noise = _under(under("noise", noise_ratio=0.01)[:1], "mean", Look(0, 0))
+    assert (by_noise.x, by_noise.y, by_noise.low, by_noise.high) == ([-20.0], [20.0], [18.0], [22.0])
     assert under_attack(nothing) == {}
 
 

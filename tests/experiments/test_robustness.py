@@ -119,6 +119,13 @@ def test_larger_radii_fool_more_and_leave_less(measured: Measured) -> None:
         assert image < 898
 
 
+def test_tables_stand_in_order_of_strength(measured: Measured) -> None:
+    rows = tables.rows([measured, measured])
+    as_measured, in_order = ([row.position for row in found] for found in (rows, tables.weakest_first(rows)))
+    assert as_measured != in_order == sorted(as_measured)
+    assert tables.measured_on(rows) == f"Measured on {rows[0].hardware} at {rows[0].commit}"
+
+
 def test_a_measurement_comes_back_whole(measured: Measured, tmp_path: Path) -> None:
     path = store(measured, tmp_path)
     assert path == tmp_path / "robustness" / "uap-gradient" / "digits" / "plainnet3-qmetric.json"
@@ -343,6 +350,7 @@ def test_attack_several_networks_side_by_side(
     text = capsys.readouterr().out
     assert "plainnet3 qmetric" in text
     assert "63.75/255, " in text
+    assert "\nMeasured on " in text
     assert text.splitlines()[-1] == str(out)
     html = out.read_text()
     assert html.count("<svg") == 4  # of one noise ratio there is no curve

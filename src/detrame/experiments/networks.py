@@ -13,6 +13,7 @@ from detrame.data import load as load_dataset
 from detrame.errors import unknown
 from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
+from detrame.experiments.reproduce import ACTIVATIONS
 from detrame.experiments.results import result_name
 from detrame.models import create_model, pretrained_names, read_pretrained
 from detrame.models.blocks import Normalise
@@ -93,7 +94,7 @@ def named(name: str) -> list[Network]:
     if name in packaged:
         return [_from_package(*packaged[name].split("-"))]
     model, colon, activation = name.partition(":")
-    if model in paper.tables()["accuracy"] and activation in ("relu", "qmetric"):
+    if model in paper.tables()["accuracy"] and activation in ACTIVATIONS:
         raise ValueError(f"the package has no trained {name}, only {', '.join(packaged)}: train it, and name its run")
     if colon:
         raise unknown("trained network of the package", name, packaged)

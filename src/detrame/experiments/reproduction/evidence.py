@@ -17,6 +17,7 @@ from detrame.experiments.recipes import default_recipe
 from detrame.experiments.reproduce import Row, accuracy_rows, by_recipe, cells, parameter_rows
 from detrame.experiments.results import Result, stored
 from detrame.experiments.robustness.stored import stored as stored_attacks
+from detrame.experiments.robustness.tables import EACH_IMAGE, NOISE, UAP
 from detrame.experiments.robustness.tables import Row as FoolingRow
 from detrame.experiments.robustness.tables import rows as fooling_rows
 from detrame.experiments.timing import Row as TimeRow
@@ -27,7 +28,7 @@ RESIDUAL = ("resnet", "wideresnet")
 PAPER_RUNS = 5
 ENOUGH_SEEDS = 3  # for their spread to stand alone
 DDL_METHODS = ("ddl", "qmetric")
-ATTACKS = ("uap", "uap-gradient", "noise", "pgd", "autoattack")
+ATTACKS = (*UAP, *NOISE, *EACH_IMAGE)
 
 
 class Gain(NamedTuple):
@@ -57,8 +58,8 @@ class Pair(NamedTuple):
         return published(self.qmetric) - published(self.relu)
 
 
-def ours(row: Row) -> Gain:
-    """The accuracy of a cell that has run, as a gain over 0.
+def ours(row: Row | FoolingRow) -> Gain:
+    """The accuracy of a cell that has run, or a fooling rate, as a gain over 0.
 
     One seed has no spread, and two that lie close by chance would pass for certain: there the paper's counts if larger.
     """

@@ -1,6 +1,5 @@
 """The charts of the page: accuracy against parameters, the training curves, and the networks under attack."""
 
-import math
 from collections.abc import Sequence
 
 from detrame.experiments.report.axes import accuracies, millions, straight, whole
@@ -142,15 +141,10 @@ def _attacked(rows: Sequence[FoolingRow], what: str, score: str, y_label: str) -
 
 def _under(rows: Sequence[FoolingRow], score: str, look: Look) -> Series:
     """Rates of change with a standard deviation either side; accuracies from that on the unchanged images on."""
-    ordered = sorted(rows, key=_strength)
-    name, x, y = NAMES[rows[0].activation], [_strength(row) for row in ordered], [getattr(r, score) for r in ordered]
+    ordered = sorted(rows, key=lambda row: row.position)
+    name, x, y = NAMES[rows[0].activation], [row.position for row in ordered], [getattr(r, score) for r in ordered]
     if score == "accuracy":
         return Series(name, [0.0, *x], [rows[0].clean, *y], look=look)
     spread = [row.std or 0.0 for row in ordered]
     low, high = ([mean + sign * std for mean, std in zip(y, spread, strict=True)] for sign in (-1, 1))
     return Series(name, x, y, low, high, look)
-
-
-def _strength(row: FoolingRow) -> float:
-    """Where a figure stands: its radius in 255ths, or its noise in decibels."""
-    return 10 * math.log10(row.noise_ratio) if row.noise_ratio else 255 * (row.pixels or 0.0)

@@ -1,5 +1,6 @@
 """Attack a trained network and say what came of it: fooling rate and accuracy under attack, figure by figure."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -94,6 +95,14 @@ class Figure:
     pixels: float | None = None
     normalised: float | None = None
     noise_ratio: float | None = None
+
+
+def position(pixels: float | None, noise_ratio: float | None) -> float:
+    """Where a figure stands: its radius in 255ths, or its noise in decibels, with no noise far to the left."""
+    if pixels is not None:
+        return 255 * pixels
+    assert noise_ratio is not None
+    return 10 * math.log10(max(noise_ratio, 1e-12))
 
 
 def known_attack(name: str) -> str:

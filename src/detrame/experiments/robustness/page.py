@@ -1,6 +1,5 @@
 """One self-contained HTML page about networks under attack: curves, figures, perturbations, and images they change."""
 
-import math
 from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
@@ -17,7 +16,7 @@ from detrame.errors import Failure
 from detrame.experiments.report.axes import straight, whole
 from detrame.experiments.report.charts import Look, Series, curves, standalone
 from detrame.experiments.report.pictures import data_uri, photograph
-from detrame.experiments.robustness.measure import Figure, Measured
+from detrame.experiments.robustness.measure import Measured, position
 from detrame.experiments.robustness.tables import Row, rows, weakest_first
 from detrame.inference import as_pixels
 from detrame.robustness import perturbed
@@ -156,20 +155,12 @@ def _series(measured: Measured, unit: str | None, score: str, look: Look) -> Ser
     at: dict[float, list[float]] = {}
     for figure in measured.figures:
         if unit in (None, figure.unit):
-            at.setdefault(_position(figure), []).append(getattr(figure, score))
+            at.setdefault(position(figure.pixels, figure.noise_ratio), []).append(getattr(figure, score))
     xs = sorted(at)
     means = [sum(at[x]) / len(at[x]) for x in xs]
     if max(map(len, at.values())) == 1:
         return Series(measured.label, xs, means, look=look)
     return Series(measured.label, xs, means, [min(at[x]) for x in xs], [max(at[x]) for x in xs], look)
-
-
-def _position(figure: Figure) -> float:
-    """Where a figure stands: its radius in 255ths, or its noise in decibels, with no noise far to the left."""
-    if figure.pixels is not None:
-        return 255 * figure.pixels
-    assert figure.noise_ratio is not None
-    return 10 * math.log10(max(figure.noise_ratio, 1e-12))
 
 
 def _gallery(measured: Measured) -> Gallery | None:
@@ -184,7 +175,7 @@ def _gallery(measured: Measured) -> Gallery | None:
         for one in measured.changed
         if one.place == place
     ]
-    both = sorted(zip(radii, measured.perturbations, strict=True), key=lambda pair: pair[0].pixels or 0)
+    both = sorted(zip(radii, measured.perturbations, strict=True), key=lambda pair: pair[0].position)
     tiles = [Picture(_contrasted(perturbation), _in_pixels(row)) for row, perturbation in both]
     return Gallery(f"{measured.label}: {NAMES[measured.attack]}", tiles, _in_pixels(radii[place]), pairs)
 

@@ -12,7 +12,7 @@ from detrame.errors import Failure
 from detrame.experiments import paper
 from detrame.experiments.networks import Network, trained, twin
 from detrame.experiments.reproduce import ACTIVATIONS, cells
-from detrame.experiments.robustness.measure import Bench, Figure, Measured, Settings
+from detrame.experiments.robustness.measure import Bench, Figure, Measured, Settings, position
 from detrame.experiments.robustness.stored import path_of, read, store
 from detrame.experiments.spread import Spread
 from detrame.robustness import UNITS, Ball
@@ -77,6 +77,11 @@ class Row:
         two = f"{255 * self.pixels:.4g}/255, {self.normalised:.3g} norm."
         return two if self.norm == "inf" else f"{two}, L{self.norm}"
 
+    @property
+    def position(self) -> float:
+        """A radius in 255ths, or noise in decibels."""
+        return position(self.pixels, self.noise_ratio)
+
     def document(self) -> dict[str, Any]:
         """The row as a JSON object: with a radius or with a noise_ratio, never both."""
         left_out = {"noise_ratio"} if self.noise_ratio is None else {"radius", "norm", "pixels", "normalised"}
@@ -96,9 +101,7 @@ def weakest_first(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         unit = row.unit if row.pixels is None else ""  # radii stand in both
         groups.setdefault((row.attack, row.dataset, row.label, unit), []).append(row)
-    return [
-        row for group in groups.values() for row in sorted(group, key=lambda row: row.pixels or row.noise_ratio or 0)
-    ]
+    return [row for group in groups.values() for row in sorted(group, key=lambda row: row.position)]
 
 
 def cases(dataset: str | None, models: Sequence[str] | None, runs: Path) -> list[tuple[str, str, str]]:

@@ -1,9 +1,7 @@
 """What universal perturbations and noise do to the networks."""
 
-import math
-
 from detrame.experiments import paper
-from detrame.experiments.reproduction.evidence import DATASETS, ENOUGH_SEEDS, Evidence, Gain, model_name, models
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, model_name, models, ours
 from detrame.experiments.reproduction.judges.judging import Printed
 from detrame.experiments.reproduction.verdicts import Found, Verdict, share
 from detrame.experiments.robustness.tables import Row
@@ -44,18 +42,11 @@ def fooling(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
 
 def _halved(relu: Row, qmetric: Row) -> Verdict:
     """Whether one rate is below half the other, by more than two standard errors."""
-    below = Gain(relu.mean / 2, _error(relu) / 2) - Gain(qmetric.mean, _error(qmetric))
+    whole = ours(relu)
+    below = Gain(whole.mean / 2, whole.error / 2) - ours(qmetric)
     if abs(below.mean) <= 2 * below.error:
         return Verdict.CHANCE
     return Verdict.HOLDS if below.mean > 0 else Verdict.FAILS
-
-
-def _error(row: Row) -> float:
-    """The standard error of our rate; over few seeds the paper's spread counts, if it is larger."""
-    std = row.std or 0.0
-    if row.n < ENOUGH_SEEDS:
-        std = max(std, row.paper_std or 0.0)
-    return std / math.sqrt(row.n)
 
 
 def noise(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
