@@ -238,8 +238,10 @@ def test_channels_that_determine_nothing_are_left_out_and_told() -> None:
         detrame.nearest_dictionary(transform, QMetricReLU(5, 1))
     with pytest.raises(ValueError, match="the linear layer has 5 outputs, the Q-Metric ReLU 4 channels"):
         detrame.nearest_dictionary(transform, QMetricReLU(4, 1))
-    with pytest.raises(ValueError, match="whole patches with numbered padding"):
+    with pytest.raises(ValueError, match="whole patches, padded by a number of zeros"):
         detrame.nearest_dictionary(nn.Conv2d(2, 5, 3, dilation=2), activation)
+    with pytest.raises(ValueError, match=r"no dictionary is near .*padding_mode=reflect"):
+        detrame.nearest_dictionary(nn.Conv2d(2, 5, 3, padding=1, padding_mode="reflect"), activation)
 
 
 def test_a_metric_without_coupling_stands_for_orthogonal_atoms() -> None:

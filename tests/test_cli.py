@@ -78,12 +78,13 @@ def test_ctrl_c_ends_in_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert capsys.readouterr().err.strip() == "detrame: interrupted"
 
 
-def test_a_bug_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("bug", [ZeroDivisionError(), RuntimeError("CUDA error: an illegal memory access")])
+def test_a_bug_of_ours_keeps_its_traceback(bug: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**options: object) -> None:
-        raise ZeroDivisionError
+        raise bug
 
     monkeypatch.setattr("detrame.models.list_models", fail)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(type(bug)):
         cli.run(["models"])
 
 

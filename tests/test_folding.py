@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -91,3 +93,25 @@ def test_a_layer_that_serves_twice_is_left_alone() -> None:
     x = torch.rand(4, 3, 5, 5)
     net = lived_in(Twice(), x)
     torch.testing.assert_close(fold(net)(x), net(x))
+
+
+def coupled(*, dim: int, **options: Any) -> QMetricReLU:
+    return QMetricReLU(6, 1 if dim else None, dim=dim, iterations=4, init="random", **options)
+
+
+@pytest.mark.parametrize(
+    ("before", "activation", "shape"),
+    [
+        (nn.Conv2d(6, 6, 1, groups=2), coupled(dim=2), (2, 6, 5, 5)),
+        (nn.Linear(5, 5), coupled(dim=1), (2, 6, 5)),
+        (nn.Conv2d(3, 6, 1), coupled(dim=0), (2, 3, 5, 6)),
+        (nn.Conv2d(6, 6, 1), coupled(dim=2, tolerance=0.1), (2, 6, 5, 5)),
+        (nn.Conv2d(6, 6, 1), nn.BatchNorm2d(6, track_running_stats=False), (2, 6, 5, 5)),
+    ],
+    ids=["groups", "pixels and channels", "channels and pixels", "tolerance", "no statistics"],
+)
+def test_what_does_not_fold_is_left_alone(before: nn.Module, activation: nn.Module, shape: tuple[int, ...]) -> None:
+    net, x = nn.Sequential(before, activation).double().eval(), torch.randn(shape, dtype=torch.float64)
+    folded = fold(net)
+    torch.testing.assert_close(folded(x), net(x), rtol=1e-12, atol=1e-12)
+    assert type(folded.get_submodule("1")) is type(activation)

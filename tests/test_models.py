@@ -115,6 +115,16 @@ def test_without_batch_norm_convolutions_have_a_bias() -> None:
     assert all(m.bias is not None for m in net.modules() if isinstance(m, nn.Conv2d))
 
 
+@pytest.mark.parametrize("name", ["resnet8", "wideresnet10_1", "plainnet3"])
+def test_what_works_in_place_does_not_change_a_network_without_norm(name: str) -> None:
+    net, x = detrame.create_model(name, norm=None, width=0.5).eval(), torch.rand(2, 3, 16, 16)
+    expected = net(x)
+    for module in net.modules():
+        if isinstance(module, nn.ReLU):
+            module.inplace = False
+    torch.testing.assert_close(net(x), expected)
+
+
 def test_a_network_takes_pixels_when_told_mean_and_std() -> None:
     mean, std = [0.5, 0.4, 0.3], [0.2, 0.2, 0.1]
     pixels = torch.rand(2, 3, 8, 8)

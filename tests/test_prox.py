@@ -83,6 +83,15 @@ def test_theorem_2(problem: Problem) -> None:
         assert_same_code(q_metric_relu(z, *preconditioned, iterations=1000), oracle)
 
 
+def test_gradients_flow_through_the_reparametrisation() -> None:
+    dictionary, sparsity = torch.randn(8, 3, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
+
+    def triple(dictionary: Tensor, sparsity: Tensor) -> tuple[Tensor, ...]:
+        return tuple(prox.reparametrise(prox.metric(dictionary, 0.1), sparsity, 0.2))
+
+    assert torch.autograd.gradcheck(triple, (dictionary.requires_grad_(), sparsity.requires_grad_()))
+
+
 @pytest.mark.parametrize("shape", [(30, 10), (10, 10), (10, 30)])
 @pytest.mark.parametrize("ridge", [0.0, 0.2])
 def test_codes_agree_with_scikit_learn(shape: tuple[int, int], ridge: float) -> None:

@@ -246,8 +246,11 @@ def _dictionary_layer(
         )
         linear.dictionary.copy_(atoms.mT)
         return linear
-    if isinstance(transform.padding, str) or transform.groups > 1 or set(transform.dilation) != {1}:
-        raise ValueError(f"a dictionary codes whole patches with numbered padding: no dictionary is near {transform}")
+    whole = transform.groups == 1 and set(transform.dilation) == {1}
+    if not whole or isinstance(transform.padding, str) or transform.padding_mode != "zeros":
+        raise ValueError(
+            f"a dictionary codes whole patches, padded by a number of zeros: no dictionary is near {transform}"
+        )
     layer = DictionaryConv2d(
         weight.shape[1],
         len(atoms),

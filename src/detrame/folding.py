@@ -54,7 +54,7 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
     """A copy of `model` for inference, with the same outputs up to rounding.
 
     Args:
-        model: a network that torch.fx can trace.
+        model: a network that torch.fx can trace, in which a norm after an `nn.Linear` is one of (N, features).
         first_steps: whether to fold the first steps of Q-Metric ReLUs too, or only norms.
     """
     net = copy.deepcopy(model).eval()
@@ -66,11 +66,11 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
             continue
         linear = folded.get_submodule(str(before.target))
         assert isinstance(linear, Linear)
-        if isinstance(module, Norm):
+        if isinstance(module, Norm) and module.running_mean is not None:
             folded.set_submodule(str(before.target), _without_norm(linear, module))
             node.replace_all_uses_with(before)
             folded.graph.erase_node(node)
-        elif first_steps and isinstance(module, QMetricReLU) and _first_step_folds(module):
+        elif first_steps and isinstance(module, QMetricReLU) and _first_step_folds(linear, module):
             folded.set_submodule(str(before.target), _with_first_step(linear, module))
             folded.set_submodule(str(node.target), LaterSteps(module.coupling.clone(), module.iterations))
     folded.delete_all_unused_submodules()
@@ -92,9 +92,11 @@ def _linear_before(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
     return before if alone and isinstance(_module(net, before), Linear) else None
 
 
-def _first_step_folds(module: QMetricReLU) -> bool:
-    """If it mixes no pixels, and does not iterate so often that it does so in float64."""
-    return all(size == 1 for size in module.coupling.shape[2:]) and module.iterations <= FLOAT32_ENOUGH
+def _first_step_folds(linear: Linear, module: QMetricReLU) -> bool:
+    """If it mixes the layer's outputs and no pixels, and takes a number of steps that is given, in float32."""
+    same_channels = linear.weight.ndim == module.coupling.ndim and getattr(linear, "groups", 1) == 1
+    pointwise = all(size == 1 for size in module.coupling.shape[2:])
+    return same_channels and pointwise and module.tolerance is None and module.iterations <= FLOAT32_ENOUGH
 
 
 def _without_norm(linear: Linear, norm: Norm) -> nn.Module:

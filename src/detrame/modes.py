@@ -23,12 +23,17 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def full_precision(device: torch.device) -> Iterator[None]:
     """Float32 proper inside the block: no autocast on `device`, and no TF32, cuDNN's default, which keeps three digits.
 
-    A gradient is computed as the flag stands in its backward pass, so that belongs in the block too.
+    A gradient is computed as the flags stand in its backward pass, so that belongs in the block too.
     """
-    cudnn = torch.backends.cudnn
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     kept = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
-    with torch.autocast(device.type, enabled=False), cudnn.flags(**kept, allow_tf32=False):
-        yield
+    products_in_tf32 = matmul.allow_tf32
+    matmul.allow_tf32 = False
+    try:
+        with torch.autocast(device.type, enabled=False), cudnn.flags(**kept, allow_tf32=False):
+            yield
+    finally:
+        matmul.allow_tf32 = products_in_tf32
 
 
 def capturable(model: nn.Module) -> bool:

@@ -213,7 +213,7 @@ def test_commits_are_shortened_and_absent_facts_are_said(runs: Runs) -> None:
     run.__dict__["environment"] = {"commit": "0123456789abcdef+changes"}
     try:
         facts = dict(wording.facts([comparison], date(2026, 1, 2)))
-        assert facts["Commit"] == "0123456789ab+changes"
+        assert facts["Commit"] == "0123456+changes"
         assert facts["Hardware"] == "unknown"
         assert facts["Written"] == "2026-01-02"
         assert facts["Runs"] == "1, with seed 0"

@@ -30,6 +30,7 @@ from detrame.inference import accuracy, fooling_rate
 from detrame.models import pretrained_names
 from detrame.robustness.trust import checks
 from detrame.training import Run, train
+from detrame.training.files import write_tensors
 from tests.training import tiny
 
 SMALL = Settings(crafting=60, images=80, seeds=(0, 1), passes=2)
@@ -340,6 +341,25 @@ def test_other_settings_are_another_measurement(on_digits: Path, capsys: pytest.
     assert path_of(Path("results"), "noise", "digits", "plainnet3", "relu").exists()
 
 
+def test_what_is_stored_says_how_many_images_there_were(on_digits: Path, network: Network) -> None:
+    settings = Settings(images=5000, seeds=(0,))
+    tables.run_missing([network], ["noise"], settings, on_digits, device="cpu")
+    (found,) = stored(on_digits, "noise")
+    assert found.settings.images == len(network.dataset.test) < 5000
+    assert not tables.missing([network], ["noise"], settings, on_digits)
+
+
+def test_a_kill_between_figures_and_perturbations_does_no_harm(measured: Measured, tmp_path: Path) -> None:
+    file = store(measured, tmp_path)
+    assert measured.perturbations is not None
+    whole = measured.perturbations
+    for written, kept in ((whole.repeat(2, 1, 1, 1), len(whole)), (whole[:0], None)):
+        write_tensors(file.with_suffix(".safetensors"), {"perturbations": written}, {})
+        found = read(file).perturbations
+        assert (None if found is None else len(found)) == kept
+        page.write([read(file)], tmp_path / "page.html")
+
+
 def test_attack_several_networks_side_by_side(
     runs: dict[str, list[Run]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -433,6 +453,8 @@ def test_attack_each_image_and_check(
         (["--radius", "8/255"], "--radius needs its unit: --unit pixels for pixels in [0, 1]"),
         (["--noise", "0.1", "--unit", "pixels", "--check"], "--check needs --radius"),
         (["--noise", "0.1"], "--noise needs its unit"),
+        (["--radius", "0.1", "--unit", "normalised", "--attacks", "uap,pgd"], "take a radius in pixels: give --unit"),
+        (["--radius", "0.1", "--unit", "normalised", "--check"], "take a radius in pixels: give --unit pixels"),
         ([], "how strong an attack? give --radius"),
         (["--radius", "8/0", "--unit", "pixels"], "--radius takes numbers or fractions"),
         (["--radius", "0.1", "--unit", "px"], "unknown unit of a radius 'px'"),

@@ -17,7 +17,7 @@ import detrame
 from detrame.activations import q_metric_relus
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
-from detrame.training import Epoch, Recipe, Run, checkpoint, find, load, loop, plan, resume, train
+from detrame.training import Epoch, Recipe, Run, checkpoint, find, load, loop, plan, resume, resume_all, train
 from detrame.training.files import write_tensors
 from detrame.training.runs import locked
 from detrame.training.step import Step
@@ -241,6 +241,36 @@ def test_devices_there_are_not(device: str, complaint: str, tmp_path: Path, monk
     assert loop.pick_device("auto") == "cpu"
 
 
+def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [loop.pick_device(name) for name in ("cuda", "cuda:1")] == ["cuda", "cuda:1"]
+    with pytest.raises(ValueError, match="device 'cuda:2' asked for, but PyTorch sees 2 here"):
+        loop.pick_device("cuda:2")
+
+
+def test_a_run_goes_on_where_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = plan(tiny(), tmp_path / "run", device="cpu").path
+    environment = json.loads((path / "environment.json").read_text())
+    (path / "environment.json").write_text(json.dumps(environment | {"device": "cuda"}))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(Failure, match="run was begun on cuda, which is not here: continue it on a machine that has it"):
+        resume(path)
+
+
+def test_a_folder_half_made_is_made_anew(tmp_path: Path) -> None:
+    path = plan(tiny(), tmp_path / "run", device="cpu").path
+    (path / "recipe.json").unlink()
+    assert plan(tiny(), path, device="cpu").recipe == tiny()
+
+
+def test_runs_named_in_two_ways_stop_as_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = [plan(tiny(), tmp_path / "a", device="cpu").path, plan(tiny(), "b", device="cpu").path]
+    with pytest.raises(loop.Stopped, match=f"continue with `detrame train --resume {tmp_path}`"):
+        resume_all(paths, minutes=0)
+
+
 def test_folders_that_cannot_be_trained_into(finished: Run, tmp_path: Path) -> None:
     with pytest.raises(Failure, match="is not empty: choose another --out, or continue it"):
         train(tiny(), finished.path)
@@ -281,6 +311,8 @@ def test_damaged_runs_are_refused_with_the_file_s_name(finished: Run, tmp_path: 
         _ = load(damaged(finished, tmp_path / "4", "recipe.json", b"{}")).recipe
     with pytest.raises(Failure, match=r"metrics.jsonl is damaged"):
         _ = load(damaged(finished, tmp_path / "5", "metrics.jsonl", b"{}\n")).history
+    torn = (finished.path / "metrics.jsonl").read_bytes() + b'{"epoch": 9, "los'
+    assert load(damaged(finished, tmp_path / "torn", "metrics.jsonl", torn)).history == finished.history
     with pytest.raises(Failure, match=r"another version of detrame \(format 99, this one reads 1\)"):
         load(damaged(finished, tmp_path / "6", "environment.json", b'{"format": 99}'))
     other = tiny(width=0.1).to_json().encode()

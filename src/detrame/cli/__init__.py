@@ -12,6 +12,7 @@ import typer
 from detrame.cli import attack, bench, data, reproduce, train
 from detrame.errors import Failure
 
+NO_MEMORY = "out of memory", "not enough memory", "allocate memory"  # in PyTorch's own words, on a GPU and on the CPU
 INTERRUPTED = 130  # the status of a program that Ctrl-C ended
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 for command in (train.train, train.compare, train.evaluate, attack.attack, train.report, bench.bench):
@@ -89,7 +90,7 @@ def run(args: list[str]) -> int:
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the argument parser
             return _complain(error.format_message(), 2)
-        if "memory" in str(error):  # PyTorch's own error, on the CPU and on a GPU
+        if any(words in str(error) for words in NO_MEMORY):
             return _complain("there is not enough memory for this: take a smaller batch, network or image", 1)
         raise
     if status == INTERRUPTED:  # which is also what typer makes of Ctrl-C, without a word

@@ -132,6 +132,7 @@ class _Asked:
     ) -> Self:
         """From the options, if they make sense together."""
         from detrame.experiments.robustness.measure import known_attack
+        from detrame.robustness import PER_IMAGE
 
         radii, ratios = values("--radius", radius), values("--noise", noise)
         if check and not radii:
@@ -144,6 +145,8 @@ class _Asked:
                 "or --unit normalised for what the network sees once it has normalised them"
             )
         names = attacks.split(",")
+        if radii and unit != "pixels" and (check or not PER_IMAGE.keys().isdisjoint(names)):
+            raise ValueError(f"--check and {', '.join(PER_IMAGE)} take a radius in pixels: give --unit pixels")
         for option, given in (("--radius", radii), ("--noise", ratios), ("--attacks", names)):
             once(option, given)
         return cls([known_attack(name) for name in names] if radii else [], radii, ratios, unit, norm, check)
@@ -158,7 +161,8 @@ class _Asked:
         from detrame.experiments.robustness import Bench
 
         for network in networks:
-            bench = Bench(network, settings.within(network.dataset), device)
+            data = network.dataset
+            bench = Bench(network, settings.within(len(data.train), len(data.test)), device)
             balls = [network.ball(radius, self.unit, self.norm) for radius in self.radii]
             for name in self.attacks:
                 measured = bench.attack(name, balls)

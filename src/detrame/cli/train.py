@@ -71,9 +71,10 @@ def train(
     options = {"dataset": dataset, "activation": activation, "iterations": iterations, "epochs": epochs}
     if resume is not None:
         decided = [model, *options.values(), seeds, out, recipe, changes]
-        if any(value is not None for value in decided) or print_recipe:
+        if any(value is not None for value in decided) or print_recipe or device != "auto":
             raise ValueError(
-                "--resume continues runs by their own recipes: give no model and nothing of a recipe with it"
+                "--resume continues runs by their own recipes, on the device they began on: "
+                "give no model, no device and nothing of a recipe with it"
             )
         runs = find(resume)
         with epochs_shown(_total(runs), quiet=as_json, tensorboard=tensorboard) as on_epoch:

@@ -127,7 +127,7 @@ def run_missing(
 
 def _folder(recipe: Recipe, runs: Path, device: str) -> Path:
     folder = runs / result_name(recipe)
-    if not folder.exists():
+    if not (folder / "recipe.json").is_file():
         return plan(recipe, folder, device=device).path
     if load(folder).recipe != recipe:
         raise Failure(f"{folder} holds a run of another recipe: move it away")

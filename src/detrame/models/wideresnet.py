@@ -15,7 +15,7 @@ class PreactivatedBlock(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int, options: Options) -> None:
         super().__init__()
         self.norm1 = options.norm_layer(inputs)
-        self.relu = nn.ReLU(inplace=True)
+        self.relu = nn.ReLU(inplace=options.norm is not None)  # without a norm, its input is the shortcut too
         self.conv1 = options.conv(inputs, outputs, 3, stride)
         self.norm2 = options.norm_layer(outputs)
         self.activation = options.activation(outputs, 3)

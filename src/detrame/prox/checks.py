@@ -32,7 +32,7 @@ def check_metric(metric: Tensor, size: tuple[int, ...] = ()) -> None:
 
 def channel_values(name: str, value: float | Tensor, metric: Tensor, *, above_zero: bool = False) -> Tensor:
     """`value` as one number a channel ``(C,)`` in the dtype and device of `metric`, or a ValueError."""
-    values = torch.as_tensor(value, dtype=torch.float64).detach()
+    values = torch.as_tensor(value, dtype=torch.float64)
     channels = metric.shape[0]
     if values.shape not in ((), (channels,)):
         raise ValueError(f"{name} must be one number or {channels}, one a channel, got shape {tuple(values.shape)}")

@@ -44,12 +44,21 @@ def commit() -> str | None:
     """The commit this package runs from: $DETRAME_COMMIT if set, else that of its checkout, marked if changed."""
     if given := os.environ.get("DETRAME_COMMIT"):
         return given
-    here = Path(__file__).parent
+    here = Path(detrame.__file__).parent
     try:
+        _git(here, "ls-files", "--error-unmatch", "__init__.py")  # and not of a project that merely holds our venv
         head = _git(here, "rev-parse", "HEAD")
         return head + ("+changes" if _git(here, "status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def short_commit(commit: str | None) -> str:
+    """A commit to its first seven digits, with the mark of a changed checkout."""
+    if not commit:
+        return "unknown"
+    digits, mark, rest = commit.partition("+")
+    return digits[:7] + mark + rest
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -100,8 +100,7 @@ def resume_all(
             failures += _side_by_side(trainings)
         for failure in failures:
             if isinstance(failure, Stopped):
-                again = f"continue with `detrame train --resume {os.path.commonpath(paths)}`"
-                raise Stopped(failure.where, again)
+                raise Stopped(failure.where, f"continue with `detrame train --resume {_common_folder(paths)}`")
     if failures:
         raise failures[0]
     return [load(path) for path in paths]
@@ -115,8 +114,20 @@ class Stopped(Failure):
         self.where = where
 
 
+def _common_folder(paths: Sequence[str | Path]) -> str:
+    """Below which all of them are, as they were named, which may be in two ways."""
+    absolute = any(Path(path).is_absolute() for path in paths)
+    return os.path.commonpath([Path(path).absolute() if absolute else path for path in paths])
+
+
 def _device(run: Run) -> torch.device:
-    return torch.device(pick_device(run.environment["device"]))
+    device = run.environment["device"]
+    try:
+        return torch.device(pick_device(device))
+    except ValueError:
+        raise Failure(
+            f"{run.path} was begun on {device}, which is not here: continue it on a machine that has it"
+        ) from None
 
 
 @contextmanager
@@ -163,6 +174,8 @@ def pick_device(name: str) -> str:
         raise ValueError(f"unknown device {name!r}: choose auto, cpu or cuda")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {name!r} asked for, but PyTorch sees no CUDA device here: choose cpu")
+    if kind == "cuda" and (torch.device(name).index or 0) >= (count := torch.cuda.device_count()):
+        raise ValueError(f"device {name!r} asked for, but PyTorch sees {count} here, and counts from 0")
     return name
 
 

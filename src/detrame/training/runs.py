@@ -78,7 +78,8 @@ class Run:
     def history(self) -> list[Epoch]:
         """The epochs so far."""
         path = self.path / "metrics.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
+        text = path.read_text() if path.exists() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()  # a line without its end was being written
         try:
             return [Epoch(**json.loads(line)) for line in lines]
         except (ValueError, TypeError) as error:
@@ -151,7 +152,7 @@ def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
         raise Failure(f"{path} is a file: choose another --out")
     try:
         path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
+        if {file.name for file in path.iterdir()} - {"environment.json"}:  # which alone is of a folder half made
             hint = f"choose another --out, or continue it with `detrame train --resume {path}`"
             raise Failure(f"{path} is not empty: {hint}")
     except OSError as error:

@@ -6,6 +6,7 @@ from datetime import date
 
 from detrame.experiments.report.groups import NAMES, Comparison, Group, difference
 from detrame.experiments.spread import NBSP
+from detrame.training.environment import short_commit
 from detrame.training.recipe import Recipe
 
 FEW_SEEDS = 5
@@ -64,7 +65,7 @@ def facts(comparisons: Sequence[Comparison], today: date) -> list[tuple[str, str
         ("Written", today.isoformat()),
         ("Data", "; ".join(sources)),
         ("Hardware", "; ".join(_distinct(place.get("hardware", "unknown") for place in places))),
-        ("Commit", "; ".join(_distinct(_short(place.get("commit")) for place in places))),
+        ("Commit", "; ".join(_distinct(short_commit(place.get("commit")) for place in places))),
         ("PyTorch", "; ".join(_distinct(place.get("torch", "unknown") for place in places))),
         ("Runs", f"{len(runs)}, with seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"),
     ]
@@ -122,14 +123,6 @@ def _score(group: Group, n: int | None, unit: str = "") -> str:
 
 def _other_differences(comparison: Comparison) -> list[str]:
     return [name for name in comparison.differing if name not in ("activation", "iterations")]
-
-
-def _short(commit: object) -> str:
-    """A commit to its first twelve digits, with the mark of a changed checkout."""
-    if not commit:
-        return "unknown"
-    digits, mark, rest = str(commit).partition("+")
-    return digits[:12] + mark + rest
 
 
 def _distinct(values: Iterable[object]) -> list[str]:

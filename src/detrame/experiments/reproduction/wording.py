@@ -7,6 +7,7 @@ from typing import NamedTuple
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain
 from detrame.experiments.reproduction.tables import joined
 from detrame.experiments.reproduction.verdicts import Claim, Verdict, weigh
+from detrame.training.environment import short_commit
 
 # The verdicts with their colour and their sign, so that they are told apart by more than words.
 LOOKS = {
@@ -86,7 +87,7 @@ def facts(evidence: Evidence) -> list[tuple[str, str]]:
         ("Data", _distinct([DATASETS[run.recipe.dataset] for run in runs])),
         ("Hardware", _distinct([place["hardware"] for place in places])),
         ("PyTorch", _distinct([place["torch"] for place in places])),
-        ("Commit", _distinct([place["commit"][:7] for place in places])),
+        ("Commit", _distinct([short_commit(place["commit"]) for place in places])),
     ]
 
 

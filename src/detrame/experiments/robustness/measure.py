@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from detrame.data.dataset import Dataset, Split
+from detrame.data.dataset import Split
 from detrame.errors import check_count, unknown
 from detrame.experiments.networks import Network
 from detrame.folding import fold
@@ -73,10 +73,9 @@ class Settings:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"each seed makes one perturbation: name some, none twice, got {self.seeds}")
 
-    def within(self, dataset: Dataset) -> "Settings":
-        """The same, with no more images than a data set has."""
-        crafting, images = min(self.crafting, len(dataset.train)), min(self.images, len(dataset.test))
-        return replace(self, crafting=crafting, images=images)
+    def within(self, train: int, test: int) -> "Settings":
+        """The same, with no more images than there are."""
+        return replace(self, crafting=min(self.crafting, train), images=min(self.images, test))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from detrame.experiments.robustness.tables import Row, rows, weakest_first
 from detrame.inference import as_pixels
 from detrame.robustness import perturbed
 from detrame.robustness.trust import verdict
+from detrame.training.environment import short_commit
 from detrame.training.files import ready_to_write, write_text
 
 NAMES = {
@@ -126,7 +127,7 @@ def _facts(measurements: Sequence[Measured]) -> list[tuple[str, str]]:
         ("Seeds", "; ".join(_distinct(", ".join(map(str, s.seeds)) for s in settings))),
         ("Networks from", "; ".join(_distinct(m.source for m in measurements))),
         ("Hardware", "; ".join(_distinct(place["hardware"] for place in places))),
-        ("Commit", "; ".join(_distinct(str(place["commit"])[:12] for place in places))),
+        ("Commit", "; ".join(_distinct(short_commit(place["commit"]) for place in places))),
     ]
 
 

@@ -56,7 +56,8 @@ def read(path: Path) -> Measured:
             "changed": [Changed(*one) for one in found["changed"]],
             "checks": [Check(**check) for check in found.get("checks", [])],  # the first files have none
         }
-        return Measured(**(found | parts), perturbations=_perturbations(path.with_suffix(".safetensors")))
+        places = len(found["figures"]) // len(how["seeds"])
+        return Measured(**(found | parts), perturbations=_perturbations(path.with_suffix(".safetensors"), places))
     except (ValueError, KeyError, TypeError) as error:
         raise Failure(
             f"{path} is not a measurement ({why_not(error)}): delete it, or restore it from the repository"
@@ -69,7 +70,9 @@ def stored(folder: Path, attack: str) -> list[Measured]:
     return sorted(found, key=lambda one: (one.dataset, one.model, one.activation != "relu"))
 
 
-def _perturbations(path: Path) -> Tensor | None:
+def _perturbations(path: Path, places: int) -> Tensor | None:
+    """One for each radius, if they are there: a kill between the two files leaves more, or too few."""
     if not path.exists():
         return None
-    return read_tensors(path)[0]["perturbations"].to(torch.float32)
+    found = read_tensors(path)[0]["perturbations"].to(torch.float32)
+    return found[:places] if len(found) >= places else None

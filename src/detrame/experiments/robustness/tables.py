@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from detrame.data.catalogue import entry
 from detrame.errors import Failure
 from detrame.experiments import paper
 from detrame.experiments.networks import Network, trained, twin
@@ -17,6 +18,7 @@ from detrame.experiments.robustness.stored import path_of, read, store
 from detrame.experiments.spread import Spread
 from detrame.robustness import UNITS, Ball
 from detrame.robustness.trust import Check
+from detrame.training.environment import short_commit
 
 UAP, NOISE, EACH_IMAGE = ("uap", "uap-gradient"), ("noise",), ("pgd", "autoattack")
 CHECKED = "pgd"  # with which the checks on hidden gradients are made, at the smallest radius
@@ -156,11 +158,11 @@ def run_missing(
             raise Failure(f"stopped after {minutes:g} minutes: type the same again to measure the rest")
 
     for network, attack in left:
-        _refuse_smaller(network, attack, settings, results)
+        _refuse_smaller(network, attack, _within(settings, network), results)
     for network, attack in left:
         tick()
-        bench = Bench(network, settings, device)
-        measured, strengths = _so_far(network, attack, settings, results)
+        bench = Bench(network, _within(settings, network), device)
+        measured, strengths = _so_far(network, attack, bench.settings, results)
         for group in _jobs(strengths, attack, bench.device):
             tick()
             part = _measure(bench, attack, group, tick)
@@ -180,8 +182,12 @@ def missing(
         (network, attack)
         for network in networks
         for attack in attacks
-        if _so_far(network, attack, settings, results)[1]
+        if _so_far(network, attack, _within(settings, network), results)[1]
     ]
+
+
+def _within(settings: Settings, network: Network) -> Settings:
+    return settings.within(*entry(network.recipe.dataset).counts)
 
 
 def _refuse_smaller(network: Network, attack: str, settings: Settings, results: Path) -> None:
@@ -286,7 +292,7 @@ def _rows(measured: Measured) -> Iterable[Row]:
             clean=measured.clean,
             images=measured.settings.images,
             hardware=measured.environment["hardware"],
-            commit=str(measured.environment["commit"])[:7],
+            commit=short_commit(measured.environment["commit"]),
             name=measured.name,
             checks=measured.checks if strength == smallest else (),
         )
