@@ -129,10 +129,9 @@ def test_the_readme_s_figures() -> None:
     assert f"a stronger attack of ours, {by_gradient[at].mean:.1f} and {other[at].mean:.1f}%" in readme
     at = "pixels", 0.05
     assert f"the latter changes {by_gradient[at].mean:.0f} and {other[at].mean:.0f}%" in readme
-    by_pgd = measured("pgd", "wideresnet16_8").values()
-    one, eight = ([found["pixels", grey / 255].accuracy for found in by_pgd] for grey in (1, 8))
-    assert f"leaves {one[0]:.1f} and {one[1]:.1f}% right at 1/255 and nothing at 8/255" in readme
-    assert eight == [0, 0]
+    left = left_by("autoattack", "wideresnet16_8")
+    assert f"leaves {left[0][0]:.1f} and {left[1][0]:.1f}% right at 1/255 and nothing at 4/255" in readme
+    assert left[0][2] == left[1][2] == 0
     clean = [found["pixels", 0.05].clean for found in (relu, qmetric)]
     assert f"{clean[0]:.1f} and {clean[1]:.1f}% right on unchanged images" in readme
 
@@ -176,17 +175,47 @@ def test_what_is_said_of_the_stronger_attacks() -> None:
         if row.position > 5.9:
             assert by_deepfool["qmetric"][key].mean < 0.7 * row.mean
             assert by_gradient["qmetric"][key].mean >= by_gradient["relu"][key].mean
-    for model in ("resnet20", "wideresnet16_8"):
-        left = {activation: [row.accuracy for row in at.values()] for activation, at in measured("pgd", model).items()}
-        assert all(more > less for more, less in zip(left["qmetric"][:2], left["relu"][:2], strict=True))
-        assert left["qmetric"][-1] == left["relu"][-1] == 0
-    pgd, auto = (measured(attack, "wideresnet16_8")["relu"]["pixels", 1 / 255] for attack in ("pgd", "autoattack"))
-    assert f"with ReLU from {pgd.accuracy:.1f} to {auto.accuracy:.1f} % at 1/255" in WORDS
+
+
+def left_by(attack: str, model: str) -> tuple[list[float], list[float]]:
+    """The accuracies of a network at 1, 2, 4 and 8/255, ReLU and Q-Metric."""
+    relu, qmetric = ([row.accuracy for row in at.values()] for at in measured(attack, model).values())
+    return relu, qmetric
+
+
+def test_what_is_said_of_autoattack() -> None:
+    by_auto = {model: left_by("autoattack", model) for model in NAMES}
+    for model, where in (("wideresnet16_8", "on WideResNet 16-8"), ("resnet20", "on ResNet 20")):
+        relu, qmetric = by_auto[model]
+        assert f"{qmetric[0]:.1f} against {relu[0]:.1f} % {where}" in WORDS
+        assert qmetric[0] - relu[0] > 2 * chance(relu[0], qmetric[0])
+    relu, qmetric = by_auto["plainnet9"]
+    assert abs(qmetric[0] - relu[0]) < chance(relu[0], qmetric[0])
+    assert relu[1] - qmetric[1] > 2 * chance(relu[1], qmetric[1])
+    assert max(left[2] for both in by_auto.values() for left in both) < 2
+    assert max(left[3] for both in by_auto.values() for left in both) == 0
+
+
+def chance(*percent: float) -> float:
+    """The standard error of the difference of two shares of 1,000 images."""
+    return math.sqrt(sum(share * (100 - share) for share in percent) / 1000)
+
+
+def test_pgd_flatters_the_q_metric_networks() -> None:
+    for model in NAMES:
+        relu, qmetric = (
+            pgd[1] - auto[1] for pgd, auto in zip(left_by("pgd", model), left_by("autoattack", model), strict=True)
+        )
+        assert relu < 5
+        assert 9.5 <= qmetric < 15.5
+    relu_left, qmetric_left = left_by("pgd", "plainnet9")
+    assert relu_left[1] < qmetric_left[1]
 
 
 def test_all_checks_hold() -> None:
-    found = [one for one in stored(RESULTS, "pgd") if one.model != "plainnet9"]
-    assert len(found) == 4
+    found = stored(RESULTS, "pgd")
+    assert len(found) == 6
+    assert all(one.checks for one in found)
     assert all(check.holds for one in found for check in one.checks)
 
 

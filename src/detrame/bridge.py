@@ -184,12 +184,7 @@ def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU
         activation: the Q-Metric ReLU after it. Of a coupling with a kernel only the centre can come from a dictionary
             that codes each patch on its own: the other taps count as distance.
     """
-    if not isinstance(transform, nn.Linear | nn.Conv2d) or not isinstance(activation, QMetricReLU):
-        given = f"{type(transform).__name__} and {type(activation).__name__}"
-        raise TypeError(f"expected a linear layer or convolution, and the Q-Metric ReLU after it, got {given}")
-    if transform.weight.shape[0] != activation.coupling.shape[0]:
-        outputs, channels = transform.weight.shape[0], activation.coupling.shape[0]
-        raise ValueError(f"the linear layer has {outputs} outputs, the Q-Metric ReLU {channels} channels")
+    _check_layers(transform, activation)
     found = recover(
         activation.coupling.double(),
         activation.gain.double(),
@@ -218,6 +213,15 @@ def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU
     if transform.bias is not None:
         layer.shift.sub_(scale * (centre @ transform.bias.double()))
     return NearestDictionary(layer, found.determined, distance.item(), found.asymmetry)
+
+
+def _check_layers(transform: nn.Module, activation: nn.Module) -> None:
+    if not isinstance(transform, nn.Linear | nn.Conv2d) or not isinstance(activation, QMetricReLU):
+        given = f"{type(transform).__name__} and {type(activation).__name__}"
+        raise TypeError(f"expected a linear layer or convolution, and the Q-Metric ReLU after it, got {given}")
+    outputs, channels = transform.weight.shape[0], activation.coupling.shape[0]
+    if outputs != channels:
+        raise ValueError(f"the linear layer has {outputs} outputs, the Q-Metric ReLU {channels} channels")
 
 
 def _fit(metric: Tensor, gram: Tensor) -> tuple[float, float]:

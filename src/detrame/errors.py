@@ -1,4 +1,4 @@
-"""The two ways work ends badly: a wrong argument (ValueError) and work that failed for a reason the user can mend."""
+"""How work ends badly: by a wrong argument (ValueError), or for a reason the user can mend (Failure). And checks."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -42,3 +42,9 @@ def check_count(name: str, value: int, minimum: int = 1) -> int:
     if number < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {number}")
     return number
+
+
+def check_tolerance(tolerance: float | None) -> None:
+    """Raise a ValueError unless `tolerance` is None or a number >= 0."""
+    if tolerance is not None and not tolerance >= 0:
+        raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from detrame import operators
-from detrame.errors import check_count
+from detrame.errors import check_count, check_tolerance
 
 FLOAT32_ENOUGH = 100  # iterations, far more than a learned layer has; beyond, its rounding errors add up to too much
 
@@ -126,9 +126,3 @@ def _check(
     for name, vector in (("gain", gain), ("threshold", threshold)):
         if vector.shape != coupling.shape[:1]:
             raise ValueError(f"{name} must have shape ({coupling.shape[0]},), got {tuple(vector.shape)}")
-
-
-def check_tolerance(tolerance: float | None) -> None:
-    """Raise a ValueError unless `tolerance` is None or a number >= 0."""
-    if tolerance is not None and not tolerance >= 0:
-        raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")

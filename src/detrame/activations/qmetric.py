@@ -10,8 +10,8 @@ from torch.utils.hooks import RemovableHandle
 
 from detrame import operators
 from detrame.activations.coupled import CoupledReLU
-from detrame.errors import unknown
-from detrame.functional import check_tolerance, q_metric_relu
+from detrame.errors import check_tolerance, unknown
+from detrame.functional import q_metric_relu
 
 
 def _relu(coupling: Tensor, gain: Tensor, threshold: Tensor) -> None:

@@ -29,9 +29,7 @@ class Plan:
         return Plan(*[part.to(device, non_blocking=True) for part in parts])
 
 
-def epoch_plan(
-    seed: int, epoch: int, count: int, *, shuffle: bool = True, crop_padding: int = 0, flip: bool = False
-) -> Plan:
+def epoch_plan(seed: int, epoch: int, count: int, *, crop_padding: int = 0, flip: bool = False) -> Plan:
     """The plan of one epoch of `count` images: a pure function of its arguments.
 
     It is drawn on the CPU, so that a CPU and a GPU see the same epoch and a killed run finds its place again. The order
@@ -43,7 +41,7 @@ def epoch_plan(
     order = torch.randperm(count, generator=generator)
     offsets = torch.randint(2 * crop_padding + 1, (2, count), generator=generator)
     flips = torch.rand(count, generator=generator) < (0.5 if flip else 0.0)
-    return Plan(order if shuffle else torch.arange(count), offsets, flips)
+    return Plan(order, offsets, flips)
 
 
 def pad(images: Tensor, padding: int, fill: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Batches made on the device: the data set lives there as 8-bit pixels, and so does the epoch drawn from it."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -23,8 +24,6 @@ class Batches:
         crop_padding: how far a crop may reach over the edge.
         flip: whether half of the images are mirrored left to right.
         mean: colour of the border, ``(C,)`` in [0, 1]; needed for crops.
-        shuffle: whether the order is drawn.
-        drop_last: whether a smaller last batch is left out.
     """
 
     def __init__(
@@ -36,8 +35,6 @@ class Batches:
         crop_padding: int = 0,
         flip: bool = False,
         mean: Sequence[float] | None = None,
-        shuffle: bool = True,
-        drop_last: bool = False,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -50,8 +47,6 @@ class Batches:
         self._seed = seed
         self._crop_padding = crop_padding
         self._flip = flip
-        self._shuffle = shuffle
-        self._drop_last = drop_last
         self._prepared: dict[int, tuple[Tensor, Tensor]] = {}
         self._padded = split.images
         if crop_padding and mean is not None:
@@ -59,19 +54,11 @@ class Batches:
 
     def __len__(self) -> int:
         """Batches an epoch."""
-        full, rest = divmod(len(self._split), self._batch_size)
-        return full + bool(rest and not self._drop_last)
+        return math.ceil(len(self._split) / self._batch_size)
 
     def plan(self, epoch: int) -> Plan:
         """What `epoch` will do with every image, on the CPU."""
-        return epoch_plan(
-            self._seed,
-            epoch,
-            len(self._split),
-            shuffle=self._shuffle,
-            crop_padding=self._crop_padding,
-            flip=self._flip,
-        )
+        return epoch_plan(self._seed, epoch, len(self._split), crop_padding=self._crop_padding, flip=self._flip)
 
     def prepare(self, epoch: int) -> None:
         """Make an epoch's images ahead of time: on a GPU, while it still works on what was queued before."""

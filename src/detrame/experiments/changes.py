@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.reproduce import ACTIVATIONS, by_recipe
-from detrame.experiments.results import Result
+from detrame.experiments.reproduce import ACTIVATIONS
+from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
 from detrame.training import Recipe
 

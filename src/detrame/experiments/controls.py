@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.reproduce import ACTIVATIONS, by_recipe
-from detrame.experiments.results import Result
+from detrame.experiments.reproduce import ACTIVATIONS
+from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
 from detrame.models import Cost, cost, create_model
 from detrame.training import Recipe

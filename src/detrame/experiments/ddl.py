@@ -4,13 +4,15 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from time import perf_counter
 from typing import Any
+
+import torch
 
 from detrame.errors import unknown
 from detrame.experiments import paper
+from detrame.experiments.bench.clock import best_seconds
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.results import Result
+from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
 from detrame.folding import fold
 from detrame.inference import Predictor
@@ -86,15 +88,10 @@ def timing(run: Run) -> dict[str, float]:
     ends = [0.0, *[epoch.seconds for epoch in run.history]]
     epoch = min(end - start for start, end in pairwise(ends))
     predict, images = Predictor(fold(run.model.to(device))), dataset.test.images[:TIMED_IMAGES].to(device)
-    predict(images)  # on a GPU this captures the pass, where it can be captured
-    seconds = []
-    for _ in range(REPEATS):
-        start = perf_counter()
-        predict(images).cpu()  # which waits for the device
-        seconds.append(perf_counter() - start)
+    seconds = best_seconds(lambda: predict(images).cpu(), torch.device(device), times=REPEATS)
     return {
         "train_s_per_image_and_epoch": epoch / (len(dataset.train) - run.recipe.validation),
-        "test_s_per_image": min(seconds) / len(images),
+        "test_s_per_image": seconds / len(images),
     }
 
 
@@ -105,17 +102,12 @@ def rows(results: Sequence[Result], dataset: str, methods: Sequence[str]) -> lis
         lengths = {result.recipe.epochs for result in results if _is(result.recipe, method, dataset)} or {EPOCHS}
         for epochs in sorted(lengths):
             recipe = recipe_of(method, dataset, epochs=epochs)
-            table.append(_row(method, recipe, [result for result in results if seedless(result.recipe) == recipe]))
+            table.append(_row(method, recipe, by_recipe(results, recipe)))
     return table
 
 
 def _is(recipe: Recipe, method: str, dataset: str) -> bool:
-    return recipe.dataset == dataset and seedless(recipe) == recipe_of(method, dataset, epochs=recipe.epochs)
-
-
-def seedless(recipe: Recipe) -> Recipe:
-    """The recipe that the runs of all seeds share."""
-    return recipe.replace(seed=0, split_seed=0)
+    return recipe.dataset == dataset and recipe.seedless() == recipe_of(method, dataset, epochs=recipe.epochs)
 
 
 def _row(method: str, recipe: Recipe, found: Sequence[Result]) -> Row:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from detrame.errors import unknown
-from detrame.experiments.ddl import method_recipe, seedless
+from detrame.experiments.ddl import method_recipe
 from detrame.experiments.report.charts import Series, line_chart, standalone
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.report.html import chart_style
-from detrame.experiments.results import Result
+from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
 from detrame.models import plainnet
 from detrame.training import Recipe
@@ -61,7 +61,7 @@ def rows(
 ) -> list[Row]:
     """Each method at each depth, over the seeds that were run."""
     return [
-        _row(depth, recipe, [result for result in results if seedless(result.recipe) == recipe])
+        _row(depth, recipe, by_recipe(results, recipe))
         for depth in depths
         for recipe in [recipe_of(method, depth, dataset, epochs=epochs) for method in methods]
     ]

@@ -79,7 +79,7 @@ def summarise(runs: Sequence[Run]) -> list[Summary]:
     """One summary for each network among finished runs, in the order they first appear."""
     groups: dict[Recipe, list[Run]] = {}
     for run in runs:
-        groups.setdefault(run.recipe.replace(seed=0, split_seed=0), []).append(run)
+        groups.setdefault(run.recipe.seedless(), []).append(run)
     return [_summary(recipe, members) for recipe, members in groups.items()]
 
 

@@ -12,7 +12,7 @@ from detrame.data.catalogue import entry
 from detrame.errors import Failure, unknown
 from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.results import Result, record, result_name, stored
+from detrame.experiments.results import Result, by_recipe, record, result_name, stored
 from detrame.experiments.spread import Spread
 from detrame.models import ModelInfo, list_models
 from detrame.training import OnEpoch, Recipe, Run, load, plan, resume_all
@@ -153,11 +153,6 @@ def _epoch_seconds(result: Result) -> float:
 
 def _network(recipe: Recipe) -> tuple[object, ...]:
     return recipe.dataset, recipe.model, recipe.activation, recipe.iterations, recipe.width
-
-
-def by_recipe(results: Sequence[Result], recipe: Recipe) -> list[Result]:
-    """The results of one recipe, whatever their seed."""
-    return [result for result in results if result.recipe.replace(seed=recipe.seed) == recipe]
 
 
 def accuracy_rows(results: Sequence[Result], wanted: Sequence[tuple[str, str]]) -> list[Row]:

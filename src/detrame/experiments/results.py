@@ -1,6 +1,7 @@
 """Finished runs as small JSON files: the data from which every table and plot is built."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,3 +79,8 @@ def _read(path: Path) -> Result:
         raise Failure(
             f"{path} is not a result ({why_not(error)}): delete it, or restore it from the repository"
         ) from error
+
+
+def by_recipe(results: Sequence[Result], recipe: Recipe) -> list[Result]:
+    """The results of one recipe, whatever their seed."""
+    return [result for result in results if result.recipe.seedless() == recipe.seedless()]

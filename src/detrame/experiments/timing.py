@@ -11,7 +11,7 @@ from detrame.experiments.bench import store
 from detrame.experiments.bench.setting import PAPER_BATCH
 from detrame.experiments.bench.steps import Steps
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.results import Result, stored
+from detrame.experiments.results import Result, by_recipe, stored
 from detrame.experiments.spread import Spread
 from detrame.training import Recipe
 
@@ -122,10 +122,8 @@ def _training(steps: Steps, activation: str, runs: Sequence[Result]) -> tuple[fl
     recipe = default_recipe(steps.model, "cifar10", activation=activation, batch_size=steps.batch)
     alone = [
         run.scores.seconds
-        for run in runs
-        if run.recipe.replace(seed=0) == recipe
-        and run.scores.together == 1
-        and run.environment["hardware"] == steps.environment["hardware"]
+        for run in by_recipe(runs, recipe)
+        if run.scores.together == 1 and run.environment["hardware"] == steps.environment["hardware"]
     ]
     if alone:
         return Spread.of(alone).mean, f"whole runs alone on the device: {len(alone)}"

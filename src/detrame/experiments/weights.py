@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from detrame.data import Dataset
 from detrame.models.pretrained import weights_name
 from detrame.training import Run
 from detrame.training.files import write_tensors, write_text
@@ -19,7 +18,7 @@ def export(run: Run, folder: Path) -> Path:
     recipe = run.recipe
     path = folder / weights_name(recipe.model, recipe.activation, recipe.dataset)
     metadata = {
-        "options": _options(run, run.dataset()),
+        "options": recipe.options(run.dataset()),
         "recipe": dataclasses.asdict(recipe),
         "scores": dataclasses.asdict(run.scores),
         "environment": run.environment,
@@ -30,20 +29,6 @@ def export(run: Run, folder: Path) -> Path:
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in _weights(folder)]
     write_text(folder / "SHA256SUMS", "\n".join(sums) + "\n")
     return path
-
-
-def _options(run: Run, dataset: Dataset) -> dict[str, object]:
-    recipe = run.recipe
-    return {
-        "iterations": recipe.iterations,
-        "num_classes": dataset.num_classes,
-        "in_channels": dataset.in_channels,
-        "mean": dataset.mean if recipe.normalise else None,
-        "std": dataset.std if recipe.normalise else None,
-        "norm": recipe.norm,
-        "last_activation": recipe.last_activation,
-        "width": recipe.width,
-    }
 
 
 def _rounded(tensor: Tensor) -> Tensor:

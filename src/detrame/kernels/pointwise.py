@@ -8,13 +8,13 @@ from detrame.kernels.tiles import positive_part
 
 
 @triton.jit
-def _subtract_relu(product, raw, threshold, out, size, channels: tl.constexpr, subtract: tl.constexpr,
+def _subtract_relu(product, raw, threshold, out, size, channels: tl.constexpr, has_product: tl.constexpr,
                    block: tl.constexpr):  # fmt: skip
     place = tl.program_id(0) * block + tl.arange(0, block)
     mask = place < size
     value = -tl.load(raw + place, mask=mask, other=0).to(tl.float32)
     value -= tl.load(threshold + place % channels, mask=mask, other=0)
-    if subtract:
+    if has_product:
         value += tl.load(product + place, mask=mask, other=0).to(tl.float32)
     tl.store(out + place, positive_part(value).to(out.dtype.element_ty), mask=mask)
 
@@ -23,7 +23,7 @@ def subtract_relu(product: Tensor | None, raw: Tensor, threshold: Tensor, out: T
     """``relu(product - raw - b)``, into `out`; without a product, 0 in its place."""
     _subtract_relu[(triton.cdiv(raw.numel(), 2048),)](
         raw if product is None else product, raw, threshold, out, raw.numel(),
-        channels=raw.shape[1], subtract=product is not None, block=2048, num_warps=8,
+        channels=raw.shape[1], has_product=product is not None, block=2048, num_warps=8,
     )  # fmt: skip
     return out
 

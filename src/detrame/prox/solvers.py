@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from detrame import operators
-from detrame.errors import check_count, unknown
+from detrame.errors import check_count, check_tolerance, unknown
 from detrame.prox.checks import channel_values, check_floating, check_metric
 from detrame.prox.theorems import metric as dictionary_metric
 from detrame.prox.theorems import preconditioner, reparametrise
@@ -218,10 +218,9 @@ def _minimise(problem: _Problem, method: str, tolerance: float | None, max_itera
     if method == "coordinate_descent" and problem.hessian.ndim > 2:
         raise ValueError("coordinate_descent needs a dense or block-diagonal metric, take fista for a convolution")
     check_count("max_iterations", max_iterations)
+    check_tolerance(tolerance)
     if tolerance is None:
         tolerance = torch.finfo(problem.target.dtype).eps ** (2 / 3)
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")
     residuals: list[float] = []
     converged = False
     for code, residual in islice(METHODS[method](problem), max_iterations):

@@ -26,7 +26,8 @@ class Recipe:
         crop_padding, flip: the augmentation: random crops after padding, random mirrors.
         normalise: whether the network subtracts the mean and divides by the std of the training pixels.
         validation: how many training images are held out and scored each epoch; 0 for none.
-        seed: draws the weights, the order, the augmentation, the dropout and the held-out images.
+        seed: draws the weights, the order, the augmentation, the dropout (of runs side by side on a GPU, the last
+            one's seed draws that of all) and the held-out images.
     """
 
     model: str
@@ -73,18 +74,24 @@ class Recipe:
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The untrained network, for the images of `dataset`."""
-        return create_model(
-            self.model,
-            activation=self.activation,
-            iterations=self.iterations,
-            num_classes=dataset.num_classes,
-            in_channels=dataset.in_channels,
-            mean=dataset.mean if self.normalise else None,
-            std=dataset.std if self.normalise else None,
-            norm=self.norm,
-            last_activation=self.last_activation,
-            width=self.width,
-        )
+        return create_model(self.model, activation=self.activation, **self.options(dataset))
+
+    def options(self, dataset: Dataset) -> dict[str, Any]:
+        """What :func:`detrame.create_model` takes beside model and activation, for the images of `dataset`."""
+        return {
+            "iterations": self.iterations,
+            "num_classes": dataset.num_classes,
+            "in_channels": dataset.in_channels,
+            "mean": dataset.mean if self.normalise else None,
+            "std": dataset.std if self.normalise else None,
+            "norm": self.norm,
+            "last_activation": self.last_activation,
+            "width": self.width,
+        }
+
+    def seedless(self) -> Self:
+        """The recipe that the runs of all seeds share."""
+        return dataclasses.replace(self, seed=0, split_seed=0)
 
     def replace(self, **changes: Any) -> Self:
         """A recipe with some fields changed; a ValueError for a field there is not, or a wrong type."""

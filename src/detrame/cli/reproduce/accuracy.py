@@ -13,9 +13,8 @@ from detrame.cli.reproduce.options import (
     Seeds,
     Show,
     names,
-    need_stored,
 )
-from detrame.cli.reproduce.runs import list_missing, train_missing
+from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_accuracy, print_document
 
 
@@ -43,16 +42,10 @@ def accuracy(
 
     cells = tables.cells(dataset, names(models))
     wanted = tables.recipes(cells, numbers("--seeds", seeds), epochs=epochs)
-    if dry_run:
-        list_missing(wanted, results, as_json=as_json)
+    found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
+    if found is None:
         return
-    if show:
-        need_stored(results)
-    else:
-        train_missing(wanted, results, device, budget, quiet=as_json)
-    from detrame.experiments.results import stored
-
-    rows = tables.accuracy_rows(stored(results), cells)
+    rows = tables.accuracy_rows(found, cells)
     if as_json:
         print_document([vars(row) for row in rows if row.n])
     else:

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, need_stored
-from detrame.cli.reproduce.runs import list_missing, train_missing
+from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show
+from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_changes, print_document
 from detrame.errors import Failure
 
@@ -34,7 +34,6 @@ def changes(
     """
     from detrame.experiments import changes as table
     from detrame.experiments import reproduce
-    from detrame.experiments.results import stored
 
     reproduce.cells(dataset, [model])  # which says so if the paper has no such network or data
     wanted = [
@@ -43,14 +42,10 @@ def changes(
         for pair in table.recipes(model, dataset, seed, epochs=epochs).values()
         for recipe in pair
     ]
-    if dry_run:
-        list_missing(wanted, results, as_json=as_json, table=table.TABLE)
+    found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json, table=table.TABLE)
+    if found is None:
         return
-    if show:
-        need_stored(results)
-    else:
-        train_missing(wanted, results, device, budget, quiet=as_json, table=table.TABLE)
-    rows = table.rows(stored(results, table=table.TABLE), model, dataset, epochs=epochs)
+    rows = table.rows(found, model, dataset, epochs=epochs)
     if not any(row.n for row in rows):
         raise Failure(f"nothing is stored yet of these runs in {results}: `detrame reproduce changes` trains them")
     if as_json:

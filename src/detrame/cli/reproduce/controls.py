@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Epochs, Results, Seeds, Show, need_stored
-from detrame.cli.reproduce.runs import list_missing, train_missing
+from detrame.cli.reproduce.options import Budget, DryRun, Epochs, Results, Seeds, Show
+from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_controls, print_document
 
 
@@ -29,17 +29,12 @@ def controls(
         detrame reproduce controls --seeds 0,1,2 --budget 30
     """
     from detrame.experiments.controls import control_recipes, control_rows
-    from detrame.experiments.results import stored
 
     wanted = control_recipes(numbers("--seeds", seeds), epochs=epochs)
-    if dry_run:
-        list_missing(wanted, results, as_json=as_json)
+    found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
+    if found is None:
         return
-    if show:
-        need_stored(results)
-    else:
-        train_missing(wanted, results, device, budget, quiet=as_json)
-    rows = control_rows(stored(results))
+    rows = control_rows(found)
     if as_json:
         print_document([vars(row) for row in rows if row.n])
     else:

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show, names, need_stored
-from detrame.cli.reproduce.runs import list_missing, train_missing
+from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show, names
+from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_ddl, print_document
 
 
@@ -34,7 +34,6 @@ def ddl(
         detrame reproduce ddl --dataset digits --methods ddl,qmetric --seeds 0,1,2
     """
     from detrame.experiments import ddl as table
-    from detrame.experiments.results import stored
 
     chosen = names(methods) or list(table.METHODS)
     trained_on = dataset or table.DATASETS[0]
@@ -43,16 +42,21 @@ def ddl(
         for seed in numbers("--seeds", seeds)
         for method in chosen
     ]
-    if dry_run:
-        list_missing(wanted, results, as_json=as_json, table=table.TABLE)
+    found = results_of(
+        wanted,
+        results,
+        device,
+        budget,
+        dry_run=dry_run,
+        show=show,
+        as_json=as_json,
+        table=table.TABLE,
+        timed=table.timing,
+    )
+    if found is None:
         return
-    if show:
-        need_stored(results)
-    else:
-        train_missing(wanted, results, device, budget, quiet=as_json, table=table.TABLE, timed=table.timing)
     shown = table.DATASETS if show and dataset is None else [trained_on]
-    known = stored(results, table=table.TABLE)
-    rows = [row for name in shown for row in table.rows(known, name, chosen)]
+    rows = [row for name in shown for row in table.rows(found, name, chosen)]
     if as_json:
         print_document([vars(row) for row in rows if row.n])
     else:

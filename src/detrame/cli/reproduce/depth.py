@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, names, need_stored
-from detrame.cli.reproduce.runs import list_missing, train_missing
+from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, names
+from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_depth, print_document
 
 
@@ -39,7 +39,6 @@ def depth(
         detrame reproduce depth --dataset cifar10 --depths 12,24,36 --budget 10
     """
     from detrame.experiments import depth as table
-    from detrame.experiments.results import stored
     from detrame.training.files import ready_to_write, write_text
 
     if plot is not None and plot.suffix != ".svg":
@@ -52,16 +51,12 @@ def depth(
         for number in layers
         for method in chosen
     ]
-    if dry_run:
-        list_missing(wanted, results, as_json=as_json, table=table.TABLE)
-        return
-    if plot is not None:
+    if plot is not None and not dry_run:
         ready_to_write(plot)
-    if show:
-        need_stored(results)
-    else:
-        train_missing(wanted, results, device, budget, quiet=as_json, table=table.TABLE)
-    rows = table.rows(stored(results, table=table.TABLE), dataset, chosen, layers, epochs=epochs)
+    found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json, table=table.TABLE)
+    if found is None:
+        return
+    rows = table.rows(found, dataset, chosen, layers, epochs=epochs)
     if plot is not None:
         write_text(plot, table.plot(rows))
     if as_json:

@@ -1,26 +1,53 @@
-"""Training what a table lacks, and listing it: what the tables made of runs share."""
+"""Training what a table lacks, or listing it, or neither: what the tables made of runs share."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from detrame.cli.reproduce.options import need_stored
 from detrame.cli.show import epochs_shown, print_document
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.experiments.results import Result
     from detrame.training import Recipe, Run
 
 FOLDER = Path("runs/reproduce")
 
 
-def train_missing(
+def results_of(
     wanted: "list[Recipe]",
     results: Path,
     device: str,
     budget: float | None,
     *,
-    quiet: bool,
+    dry_run: bool,
+    show: bool,
+    as_json: bool,
     table: str = "accuracy",
     timed: "Callable[[Run], dict[str, float]] | None" = None,
+) -> "list[Result] | None":
+    """All that is stored of a table once its missing runs are trained, or with `show` as it is; None for a dry run."""
+    from detrame.experiments.results import stored
+
+    if dry_run:
+        _list_missing(wanted, results, table, as_json=as_json)
+        return None
+    if show:
+        need_stored(results)
+    else:
+        _train_missing(wanted, results, device, budget, table, timed, quiet=as_json)
+    return stored(results, table=table)
+
+
+def _train_missing(
+    wanted: "list[Recipe]",
+    results: Path,
+    device: str,
+    budget: float | None,
+    table: str,
+    timed: "Callable[[Run], dict[str, float]] | None",
+    *,
+    quiet: bool,
 ) -> None:
     """Train those of the runs that have no stored result in a table, and tell each accuracy as it comes."""
     from detrame.experiments import reproduce as tables
@@ -49,7 +76,7 @@ def train_missing(
         )
 
 
-def list_missing(wanted: "list[Recipe]", results: Path, *, as_json: bool, table: str = "accuracy") -> None:
+def _list_missing(wanted: "list[Recipe]", results: Path, table: str, *, as_json: bool) -> None:
     """Those of the runs that have no stored result in a table, with the time they may take.
 
     That is what its measured steps add up to where there are some, and else what runs of the same network took.

@@ -7,15 +7,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from detrame.data import Batches, Dataset
 from detrame.experiments.bench import research
 from detrame.experiments.bench.setting import Setting
 from detrame.experiments.plans import seeded, train_all
 from detrame.experiments.spread import Spread
-from detrame.inference import accuracy, as_pixels, fooling_rate
-from detrame.modes import evaluating
+from detrame.inference import accuracy, fooling_rate, predict
 from detrame.training import Recipe, Run
 from detrame.training.environment import describe
 
@@ -88,8 +87,8 @@ def _beside_float32(run: Run, device: torch.device) -> tuple[float, float]:
     """The test accuracy of the same training in float32, and the share of test images about which the two disagree."""
     dataset = run.dataset()
     test = dataset.test.to(device)
-    ours = _logits(run.model.to(device), test.images)
-    float32 = _logits(_in_float32(run.recipe, dataset, device), test.images)
+    ours = predict(run.model.to(device), test.images, exact=True)
+    float32 = predict(_in_float32(run.recipe, dataset, device), test.images, exact=True)
     return accuracy(float32, test.labels), fooling_rate(ours, float32)
 
 
@@ -114,10 +113,3 @@ def _in_float32(recipe: Recipe, dataset: Dataset, device: torch.device) -> nn.Mo
         for _ in research.steps(model, optimizer, batches.epoch(epoch)):
             pass
     return model
-
-
-@torch.no_grad()
-def _logits(model: nn.Module, images: Tensor) -> Tensor:
-    """In float32 throughout, where `predict` would take bfloat16 on a GPU."""
-    with evaluating(model):
-        return torch.cat([model(as_pixels(batch)) for batch in torch.split(images, 1000)])

@@ -48,20 +48,14 @@ def network(recipe: Recipe, dataset: Dataset) -> nn.Module:
     def literal_activation(channels: int, kernel_size: int | None) -> nn.Module:
         return Literal(channels, kernel_size, recipe.iterations)
 
-    return create_model(
-        recipe.model,
-        activation=literal_activation if recipe.activation == "qmetric" else recipe.activation,
-        num_classes=dataset.num_classes,
-        in_channels=dataset.in_channels,
-        mean=dataset.mean,
-        std=dataset.std,
-        width=recipe.width,
-    )
+    activation = literal_activation if recipe.activation == "qmetric" else recipe.activation
+    return create_model(recipe.model, activation=activation, **recipe.options(dataset))
 
 
 def optimizer(model: nn.Module, recipe: Recipe) -> SGD:
     """SGD with the projections after each step."""
-    made = SGD(parameter_groups(model, recipe.weight_decay), lr=recipe.lr, momentum=recipe.momentum)
+    groups = parameter_groups(model, recipe.weight_decay)
+    made = SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.nesterov)
     project_after(made, model)
     return made
 

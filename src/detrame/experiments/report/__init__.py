@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from detrame.errors import Failure
 from detrame.experiments.report import sections, wording
-from detrame.experiments.report.charts import standalone
 from detrame.experiments.report.groups import compared
-from detrame.experiments.report.html import chart_style, render
-from detrame.training.files import ready_to_write, write_text
+from detrame.experiments.report.html import render, write_page
+from detrame.training.files import ready_to_write
 from detrame.training.runs import Run
 
 __all__ = ["write"]
@@ -32,12 +30,4 @@ def write(runs: Sequence[Run], out: Path) -> Path:
         facts=wording.facts(comparisons, date.today()),
         code_images=sections.CODE_IMAGES,
     )
-    folder = out.with_name(f"{out.stem}_figures")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Failure(f"cannot make the folder {folder} ({error.strerror}): choose another --out") from error
-    for figure in figures:
-        write_text(folder / f"{figure.name}.svg", standalone(figure.svg, chart_style()))
-    write_text(out, page)
-    return out
+    return write_page(out, page, [(figure.name, figure.svg) for figure in figures])

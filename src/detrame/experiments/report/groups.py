@@ -118,7 +118,7 @@ def compared(runs: Sequence[Run]) -> list[Comparison]:
     by_recipe: dict[Recipe, dict[str, Run]] = {}
     for run in runs:
         _check(run)
-        by_recipe.setdefault(_seedless(run.recipe), {})[str(run.path.resolve())] = run
+        by_recipe.setdefault(_shared(run.recipe), {})[str(run.path.resolve())] = run
     recipes = sorted(by_recipe, key=lambda recipe: recipe.activation != "relu")
     comparisons = []
     for model, dataset in dict.fromkeys((run.recipe.model, run.recipe.dataset) for run in runs):
@@ -145,9 +145,9 @@ def _seeds(run: Run) -> tuple[int, int]:
     return run.recipe.seed, run.recipe.split_seed
 
 
-def _seedless(recipe: Recipe) -> Recipe:
-    without = recipe.replace(seed=0, split_seed=0)
-    return without if _iterates(recipe) else without.replace(iterations=1)
+def _shared(recipe: Recipe) -> Recipe:
+    shared = recipe.seedless()
+    return shared if _iterates(recipe) else shared.replace(iterations=1)
 
 
 def _iterates(recipe: Recipe) -> bool:

@@ -1,14 +1,34 @@
 """Pages from templates: the shell and the style that every page of the project shares."""
 
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from detrame.errors import Failure
+from detrame.experiments.report.charts import standalone
+from detrame.training.files import write_text
 
 
 def render(template: str, **values: object) -> str:
     """A page from a template below ``detrame/experiments``; it holds its style, and needs no other file."""
     return _environment().get_template(template).render(style=chart_style() + _resource("style.css"), **values)
+
+
+def write_page(out: Path, page: str, figures: Iterable[tuple[str, Markup]]) -> Path:
+    """Write a page to `out`, and its figures, by name, as SVG files into the folder ``<stem>_figures`` beside it."""
+    folder = out.with_name(f"{out.stem}_figures")
+    for name, svg in figures:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Failure(f"cannot make the folder {folder} ({error.strerror}): choose another --out") from error
+        write_text(folder / f"{name}.svg", standalone(svg, chart_style()))
+    write_text(out, page)
+    return out
 
 
 def chart_style() -> str:

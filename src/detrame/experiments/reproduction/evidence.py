@@ -14,8 +14,8 @@ from detrame.experiments.ddl import TABLE as DDL_TABLE
 from detrame.experiments.ddl import Row as DdlRow
 from detrame.experiments.ddl import rows as ddl_rows
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.reproduce import Row, accuracy_rows, by_recipe, cells, parameter_rows
-from detrame.experiments.results import Result, stored
+from detrame.experiments.reproduce import Row, accuracy_rows, cells, parameter_rows
+from detrame.experiments.results import Result, by_recipe, stored
 from detrame.experiments.robustness.stored import stored as stored_attacks
 from detrame.experiments.robustness.tables import EACH_IMAGE, NOISE, UAP
 from detrame.experiments.robustness.tables import Row as FoolingRow

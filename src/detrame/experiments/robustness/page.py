@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from torch import Tensor
 
@@ -14,7 +13,8 @@ from detrame.data import Dataset
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
 from detrame.experiments.report.axes import straight, whole
-from detrame.experiments.report.charts import Look, Series, curves, standalone
+from detrame.experiments.report.charts import Look, Series, curves
+from detrame.experiments.report.html import render, write_page
 from detrame.experiments.report.pictures import data_uri, photograph
 from detrame.experiments.robustness.measure import Measured, position
 from detrame.experiments.robustness.tables import Row, rows, weakest_first
@@ -22,7 +22,7 @@ from detrame.inference import as_pixels
 from detrame.robustness import perturbed
 from detrame.robustness.trust import verdict
 from detrame.training.environment import short_commit
-from detrame.training.files import ready_to_write, write_text
+from detrame.training.files import ready_to_write
 
 NAMES = {
     "uap": "Universal perturbation, DeepFool inside",
@@ -74,16 +74,10 @@ def write(measurements: Sequence[Measured], out: Path, *, left: int = 0) -> Path
     if not measurements:
         raise Failure("there is nothing measured yet that a page could show")
     ready_to_write(out)
-    loader = ChoiceLoader(
-        [PackageLoader("detrame.experiments.robustness", "."), PackageLoader("detrame.experiments.report", ".")]
-    )
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     datasets = _distinct(measured.dataset for measured in measurements)
     charts = [chart for dataset in datasets for chart in _charts(measurements, dataset)]
-    chart_style, style = (loader.get_source(environment, name)[0] for name in ("chart.css", "style.css"))
-    html = environment.get_template("page.html.j2").render(
+    page = render(
+        "robustness/page.html.j2",
         title=f"{_networks(measurements)} on {', '.join(datasets)}",
         several=any(len(one.settings.seeds) > 1 for one in measurements),
         facts=[*([("Cut short", f"measurements left: {left}")] if left else []), *_facts(measurements)],
@@ -96,15 +90,8 @@ def write(measurements: Sequence[Measured], out: Path, *, left: int = 0) -> Path
             if one.checks
         ],
         galleries=[gallery for one in measurements if (gallery := _gallery(one))],
-        style=chart_style + style,
     )
-    folder = out.with_name(f"{out.stem}_figures")
-    if charts:
-        folder.mkdir(parents=True, exist_ok=True)
-    for chart in charts:
-        write_text(folder / f"{chart.name}.svg", standalone(chart.svg, chart_style))
-    write_text(out, html)
-    return out
+    return write_page(out, page, [(chart.name, chart.svg) for chart in charts])
 
 
 def _networks(measurements: Sequence[Measured]) -> str:
