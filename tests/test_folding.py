@@ -95,6 +95,11 @@ def test_a_layer_that_serves_twice_is_left_alone() -> None:
     torch.testing.assert_close(fold(net)(x), net(x))
 
 
+def test_only_networks_fold() -> None:
+    with pytest.raises(TypeError, match=r"expected a network, an nn\.Module, got str"):
+        fold("plainnet3")  # type: ignore[arg-type]
+
+
 def coupled(*, dim: int, **options: Any) -> QMetricReLU:
     return QMetricReLU(6, 1 if dim else None, dim=dim, iterations=4, init="random", **options)
 

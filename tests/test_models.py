@@ -187,6 +187,7 @@ def test_the_general_families(name: str, convolutions: int) -> None:
         ("resnet8", {"in_channels": -1}, "in_channels must be at least 1, got -1"),
         ("resnet8", {"std": [0.0] * 3}, "std must be finite and positive"),
         ("resnet8", {"mean": [0.5, 0.5], "std": [0.2, 0.2]}, "mean needs one number for each of 3 channels"),
+        ("resnet8", {"std": 0.5}, "std needs one number for each of 3 channels, got 0.5"),
     ],
 )
 def test_bad_names_and_options(name: str, options: dict[str, object], complaint: str) -> None:

@@ -9,6 +9,13 @@ class Failure(RuntimeError):
     """The work could not be done; the message is one line that says what, where and what to do."""
 
 
+class OutOfTime(Failure):
+    """The time that was given for the work is over; what is done is stored."""
+
+    def __init__(self, minutes: float) -> None:
+        super().__init__(f"stopped after {minutes:g} minutes: type the same again to go on")
+
+
 class TooLarge(ValueError):
     """A tensor is beyond the reach of the fused kernels; the plain pass has no such limit."""
 

@@ -57,6 +57,8 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
         model: a network that torch.fx can trace, in which a norm after an `nn.Linear` is one of (N, features).
         first_steps: whether to fold the first steps of Q-Metric ReLUs too, or only norms.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected a network, an nn.Module, got {type(model).__name__}")
     net = copy.deepcopy(model).eval()
     folded = fx.GraphModule(net, Tracer().trace(net))
     for node in list(folded.graph.nodes):

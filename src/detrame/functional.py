@@ -119,6 +119,9 @@ def _largest(u: Tensor) -> Tensor:
 def _check(
     z: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor, iterations: int, tolerance: float | None
 ) -> None:
+    for name, value in (("z", z), ("coupling", coupling), ("gain", gain), ("threshold", threshold)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
     check_count("iterations", iterations)
     check_tolerance(tolerance)
     operators.check_weight(coupling, "coupling")

@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,11 @@ def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(Failure, match=rf"is not a result \({reason}"):
             stored(tmp_path / "results")
+    whole = json.loads(record(run, tmp_path / "results").read_text())
+    for score in ("abc", math.nan, None):
+        path.write_text(json.dumps(whole | {"scores": whole["scores"] | {"last": score}}))
+        with pytest.raises(Failure, match=rf"is not a result \({score!r} is no score\)"):
+            stored(tmp_path / "results")
 
 
 @pytest.fixture
@@ -134,10 +140,12 @@ def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.Cap
 def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
     small_table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "1e-9"]) == 1
-    line = capsys.readouterr().err
-    assert "stopped in epoch 1, after step 1, of runs/reproduce/accuracy/digits/plainnet3-relu" in line
-    assert line.endswith(": type the same again to go on\n")  # resuming the runs alone would store no result
+    assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "1e-9", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "stopped after 1e-09 minutes: type the same again to go on; left: 2 of 2 runs\n"
+    assert json.loads(captured.out) == []
+    run = Path("runs/reproduce/accuracy/digits/plainnet3-relu-width0.05-2epochs-seed0")
+    assert (run / "checkpoint.safetensors").exists()
     assert stored(Path("results")) == []
     run_missing(recipes([("plainnet3", "digits")], [0]), Path("results"), Path("runs/reproduce/accuracy"), device="cpu")
     assert len(stored(Path("results"))) == 2
@@ -167,6 +175,9 @@ def test_parameters_beside_the_paper_s(capsys: pytest.CaptureFixture[str]) -> No
         (["accurcy"], "unknown table 'accurcy': did you mean 'accuracy'"),
         (["accuracy", "--dataset", "cifar11"], "did you mean 'cifar10'"),
         (["accuracy", "--models", "plainnet8"], "unknown model of the paper 'plainnet8'"),
+        (["accuracy", "--models", ""], "--models takes names with commas between, got ''"),
+        (["timing", "--models", "resnet8,resnet8", "--dry-run"], "--models names resnet8 twice"),
+        (["accuracy", "--dataset", "svhn", "--models", "resnet110"], "the paper has no figure of resnet110 on svhn"),
         (["accuracy", "--seeds", "a"], "--seeds takes whole numbers"),
         (["accuracy", "--seeds", "0,1,0"], "--seeds names 0 twice"),
         (["accuracy", "--seeds", "-2"], "--seeds takes numbers >= 0, got -2"),
@@ -200,8 +211,8 @@ def test_results_that_cannot_be_shown(table: str, tmp_path: Path, capsys: pytest
         assert captured.out == ""
 
 
-@pytest.mark.parametrize("table", ["uap", "noise"])
-def test_attacks_of_which_nothing_is_stored(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("table", ["uap", "noise", "depth"])
+def test_networks_of_which_nothing_is_stored(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["reproduce", table, "--show", "--results", str(tmp_path)]) == 1
     assert f"nothing is stored yet of these networks in {tmp_path}: `detrame reproduce {table}`" in (
         capsys.readouterr().err

@@ -227,10 +227,12 @@ def on_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: dict[str, l
 def test_reproduce_uap(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--seeds", "0,1", *OPTIONS]
     assert cli.run(["reproduce", "uap", "--budget", "1e-9", *options]) == 1
-    assert "stopped after 1e-09 minutes" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "stopped after 1e-09 minutes: type the same again to go on; left: 4 measurements\n" in told
+    assert told.endswith("`detrame reproduce uap` measures it\n"), "nothing could be shown"
     assert cli.run(["reproduce", "uap", "--dry-run", *options]) == 0
     captured = capsys.readouterr()
-    assert "4 measurements are missing" in captured.out
+    assert "that are missing: 4\n" in captured.out
     assert "wideresnet16_8 relu on digits is not trained: `detrame reproduce accuracy" in captured.err
     assert cli.run(["reproduce", "uap", "--out", "uap.html", *options]) == 0
     out = capsys.readouterr().out
@@ -265,7 +267,7 @@ def test_reproduce_attacks(
     assert text.count("an attack on the twin is no better") == 1  # the ReLU network has none
     assert "an attack on the twin is no better" in Path("attacks.html").read_text()
     assert cli.run(["reproduce", "attacks", "--dry-run", *options]) == 0
-    assert "0 measurements are missing" in capsys.readouterr().out
+    assert "that are missing: 0\n" in capsys.readouterr().out
     for found in stored(Path("results"), "pgd"):
         names = [check.name for check in found.checks]
         assert len(set(names)) == len(names) == {"relu": 3, "qmetric": 6}[found.activation]
@@ -334,7 +336,7 @@ def test_other_settings_are_another_measurement(on_digits: Path, capsys: pytest.
     assert relu.activation == "relu", "it comes first"
     for images, left in (("50", 0), ("60", 2)):
         assert cli.run(["reproduce", "noise", "--images", images, "--seeds", "0", "--dry-run"]) == 0
-        assert f"{left} measurements are missing" in capsys.readouterr().out
+        assert f"that are missing: {left}\n" in capsys.readouterr().out
     assert cli.run(["reproduce", "noise", "--show", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["noise_ratio"] for row in rows} == {0.01, 0.1}
@@ -452,6 +454,8 @@ def test_attack_each_image_and_check(
     [
         (["--radius", "8/255"], "--radius needs its unit: --unit pixels for pixels in [0, 1]"),
         (["--noise", "0.1", "--unit", "pixels", "--check"], "--check needs --radius"),
+        (["--noise", "0.1", "--unit", "pixels", "--attacks", "pgd"], "--attacks needs --radius"),
+        (["--radius", "0.1", "--unit", "pixels", "--attacks", ""], "--attacks takes names with commas between, got ''"),
         (["--noise", "0.1"], "--noise needs its unit"),
         (["--radius", "0.1", "--unit", "normalised", "--attacks", "uap,pgd"], "take a radius in pixels: give --unit"),
         (["--radius", "0.1", "--unit", "normalised", "--check"], "take a radius in pixels: give --unit pixels"),

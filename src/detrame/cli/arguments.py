@@ -21,6 +21,17 @@ def numbers(option: str, text: str) -> list[int]:
     return found
 
 
+def names(option: str, text: str | None) -> list[str] | None:
+    """Names with commas between, none twice; None for None."""
+    if text is None:
+        return None
+    found = text.split(",")
+    if "" in found:
+        raise ValueError(f"{option} takes names with commas between, got {text!r}")
+    once(option, found)
+    return found
+
+
 def once(option: str, given: Sequence[object]) -> None:
     """A ValueError if something is given twice."""
     for number, one in enumerate(given):

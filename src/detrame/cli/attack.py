@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device, numbers, once
+from detrame.cli.arguments import AsJson, Device, names, numbers, once
 from detrame.cli.show import print_checks, print_document, print_robustness, tell_measured
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
@@ -33,13 +33,13 @@ def attack(
     unit: Unit = None,
     norm: Annotated[str, typer.Option(metavar="inf|2", help="Of the radius.")] = "inf",
     attacks: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME,NAME,...",
             help="One perturbation for all images: uap, uap-gradient, uap-sequential. "
-            "One for each: pgd, deepfool, square, autoattack.",
+            "One for each: pgd, deepfool, square, autoattack. [default: uap,uap-gradient]",
         ),
-    ] = "uap,uap-gradient",
+    ] = None,
     noise: Annotated[
         str | None, typer.Option(metavar="0.001,0.01,...", help="Energy of Gaussian noise, relative to the image's.")
     ] = None,
@@ -128,15 +128,15 @@ class _Asked:
 
     @classmethod
     def by(
-        cls, radius: str | None, noise: str | None, unit: str | None, norm: str, attacks: str, *, check: bool
+        cls, radius: str | None, noise: str | None, unit: str | None, norm: str, attacks: str | None, *, check: bool
     ) -> Self:
         """From the options, if they make sense together."""
         from detrame.experiments.robustness.measure import known_attack
         from detrame.robustness import PER_IMAGE
 
         radii, ratios = values("--radius", radius), values("--noise", noise)
-        if check and not radii:
-            raise ValueError("--check needs --radius, as 8/255 with --unit pixels")
+        if not radii and (check or attacks is not None):
+            raise ValueError(f"{'--check' if check else '--attacks'} needs --radius, as 8/255 with --unit pixels")
         if not radii and not ratios:
             raise ValueError("how strong an attack? give --radius, as 8/255 with --unit pixels, or --noise, as 0.01")
         if unit is None:
@@ -144,12 +144,12 @@ class _Asked:
                 f"{'--radius' if radii else '--noise'} needs its unit: --unit pixels for pixels in [0, 1], "
                 "or --unit normalised for what the network sees once it has normalised them"
             )
-        names = attacks.split(",")
-        if radii and unit != "pixels" and (check or not PER_IMAGE.keys().isdisjoint(names)):
+        chosen = names("--attacks", attacks) or ["uap", "uap-gradient"]
+        if radii and unit != "pixels" and (check or not PER_IMAGE.keys().isdisjoint(chosen)):
             raise ValueError(f"--check and {', '.join(PER_IMAGE)} take a radius in pixels: give --unit pixels")
-        for option, given in (("--radius", radii), ("--noise", ratios), ("--attacks", names)):
+        for option, given in (("--radius", radii), ("--noise", ratios)):
             once(option, given)
-        return cls([known_attack(name) for name in names] if radii else [], radii, ratios, unit, norm, check)
+        return cls([known_attack(name) for name in chosen] if radii else [], radii, ratios, unit, norm, check)
 
     def count(self, networks: "Sequence[Network]") -> int:
         """How many measurements it takes."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device
-from detrame.cli.reproduce.options import Models, Results, names
+from detrame.cli.arguments import AsJson, Device, names
+from detrame.cli.reproduce.options import Models, Results
 from detrame.cli.show import print_document, print_steps
-from detrame.errors import Failure
+from detrame.errors import OutOfTime
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.bench import Measured, Setting
@@ -54,7 +54,7 @@ def bench(
     from detrame.experiments.bench import Steps, networks, setting_on
 
     where = setting_on(device, batch=batch, dataset=dataset, quick=quick)
-    chosen = networks(what, where, names(models))
+    chosen = networks(what, where, names("--models", models))
     if what == "steps" and dataset is not None:
         raise ValueError("steps are measured on random images: leave --dataset out, or measure an epoch")
     measured = measure_told(what, chosen, where, None if quick else results, quiet=as_json)
@@ -75,7 +75,7 @@ def measure_told(
 ) -> "list[Measured]":
     """Measure networks, and tell on stderr how it goes, unless that is to be quiet.
 
-    After `minutes` it ends in a Failure, once the network at hand is measured.
+    After `minutes` it ends in OutOfTime, once the network at hand is measured.
     """
     from detrame.experiments.bench import measure, prepare
 
@@ -92,5 +92,5 @@ def measure_told(
         tell(f"{time.monotonic() - start:6.1f} s  {one.model}: {one.line()}")
         done.append(one)
         if minutes is not None and time.monotonic() - start > 60 * minutes and len(done) < len(models):
-            raise Failure(f"stopped after {minutes:g} minutes: type the same again to measure the rest")
+            raise OutOfTime(minutes)
     return done

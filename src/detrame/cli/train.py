@@ -82,6 +82,8 @@ def train(
             runs = resume_all(paths, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
         _finish(runs, as_json)
         return
+    if seeds is not None and "seed" in _parsed(changes or []):
+        raise ValueError("the seed is given twice: by --seeds, and by --set")
     start = _recipe(recipe, changes, model=model, **options)
     recipes = plans.seeded(start, numbers("--seeds", seeds)) if seeds is not None else [start]
     if print_recipe:
@@ -119,6 +121,8 @@ def compare(
         raise ValueError(f"compare decides the {min(refused)} itself: take it out of --set")
     named = model if model or recipe_file(recipe) else "plainnet3"
     start = _recipe(recipe, changes, model=named, dataset=dataset, iterations=iterations, epochs=epochs)
+    if start.activation == "dictionary":
+        raise ValueError(f"{start.model} has no activation to compare: `detrame reproduce ddl` sets it beside others")
     folder = out or plans.free_folder(Path("runs") / f"compare-{start.model}-{start.dataset}")
     chosen = numbers("--seeds", seeds)
     with epochs_shown(2 * len(chosen) * start.epochs, quiet=as_json) as on_epoch:

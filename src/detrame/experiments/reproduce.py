@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from detrame.data.catalogue import entry
-from detrame.errors import Failure, unknown
+from detrame.errors import Failure, OutOfTime, unknown
 from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, by_recipe, record, result_name, stored
@@ -61,12 +61,15 @@ def cells(dataset: str | None = None, models: Sequence[str] | None = None) -> li
     for model in models or []:
         if model not in table:
             raise unknown("model of the paper", model, table)
-    return [
+    found = [
         (model, name)
         for model, row in table.items()
         for name in row
         if name == (dataset or name) and (models is None or model in models)
     ]
+    if not found:
+        raise ValueError(f"the paper has no figure of {', '.join(models or [])} on {dataset}")
+    return found
 
 
 def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:
@@ -101,9 +104,9 @@ def run_missing(
     """Train what has no result yet, resuming what was cut short, and store each result as it comes.
 
     A run's folder is `runs` / the name of its result. With `timed`, which measures a finished run, no run shares the
-    device with another. After `minutes` it ends in a Failure that says how to go on.
+    device with another. After `minutes` it ends in OutOfTime.
     """
-    end = None if minutes is None else monotonic() + 60 * minutes
+    end = math.inf if minutes is None else monotonic() + 60 * minutes
     left = missing(wanted, results, table=table)
     together = TOGETHER if timed is None else 1
     for start in range(0, len(left), together):
@@ -113,10 +116,12 @@ def run_missing(
                 folders,
                 checkpoint_every=10,
                 on_epoch=on_epoch,
-                minutes=None if end is None else (end - monotonic()) / 60,
+                minutes=(end - monotonic()) / 60,
             )
-        except Stopped as stopped:  # what goes on has to be stored too
-            raise Stopped(stopped.where, "type the same again to go on") from None
+        except Stopped as stopped:
+            if minutes is not None and monotonic() >= end:
+                raise OutOfTime(minutes) from None
+            raise Stopped(stopped.where, "type the same again to go on") from None  # what goes on has to be stored too
         finally:
             for folder in folders:
                 if (run := load(folder)).finished:

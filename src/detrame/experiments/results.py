@@ -1,6 +1,7 @@
 """Finished runs as small JSON files: the data from which every table and plot is built."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -67,15 +68,12 @@ def stored(folder: Path, *, table: str = "accuracy") -> list[Result]:
 def _read(path: Path) -> Result:
     try:
         document = json.loads(path.read_text())
-        recipe = Recipe.from_json(json.dumps(document["recipe"]))
-        return Result(
-            recipe,
-            document["environment"],
-            Scores(**document["scores"]),
-            document["test_accuracy"],
-            document.get("timing", {}),
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        recipe, scores = Recipe.from_json(json.dumps(document["recipe"])), Scores(**document["scores"])
+        for score in (scores.last, scores.best, scores.seconds, *document["test_accuracy"]):
+            if not isinstance(score, int | float) or not math.isfinite(score):
+                raise ValueError(f"{score!r} is no score")
+        return Result(recipe, document["environment"], scores, document["test_accuracy"], document.get("timing", {}))
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise Failure(
             f"{path} is not a result ({why_not(error)}): delete it, or restore it from the repository"
         ) from error

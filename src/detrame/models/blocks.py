@@ -36,8 +36,10 @@ class Options:
             values = getattr(self, name)
             if values is None:
                 continue
-            if len(values) != self.in_channels:
+            if not hasattr(values, "__len__") or len(values) != self.in_channels:
                 raise ValueError(f"{name} needs one number for each of {self.in_channels} channels, got {values}")
+            for value in values:
+                check_number(name, value)
             if not all(isfinite(value) and (name == "mean" or value > 0) for value in values):
                 raise ValueError(f"{name} must be finite{' and positive' if name == 'std' else ''}, got {values}")
 

@@ -44,7 +44,7 @@ def save(path: Path, model: nn.Module, optimizer: SGD, progress: Progress) -> No
 
 def restore(path: Path, model: nn.Module, optimizer: SGD) -> Progress:
     """Put the state that `save` wrote back into a network and its optimiser."""
-    tensors, metadata = read_tensors(path)
+    tensors, metadata = read_tensors(path, remedy="delete it to start the run again")
     parameters = dict(model.named_parameters())
     try:
         model.load_state_dict(_under("model.", tensors))

@@ -64,12 +64,12 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     write_whole(path, save)
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of a safetensors file; a Failure that names the file if it is damaged."""
+def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a safetensors file; a Failure that names the file and the remedy if it is damaged."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise Failure(f"{path} cannot be read ({error}): it is damaged or incomplete") from error
+        raise Failure(f"{path} cannot be read ({error}): {remedy}") from error

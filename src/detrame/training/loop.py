@@ -63,6 +63,9 @@ def plan(recipe: Recipe, out: str | Path, *, device: str = "auto") -> Run:
     dataset = load_dataset(recipe.dataset, split_seed=recipe.split_seed)
     with torch.random.fork_rng([]):
         recipe.build(dataset)
+    if recipe.crop_padding >= min(dataset.train.images.shape[2:]):
+        size = "x".join(map(str, dataset.train.images.shape[2:]))
+        raise ValueError(f"crop_padding must be less than the images are wide, {size}, got {recipe.crop_padding}")
     if recipe.validation >= len(dataset.train):
         raise ValueError(f"validation must leave some of {len(dataset.train)} training images, got {recipe.validation}")
     return prepare(Path(out), recipe, dataset, chosen)

@@ -65,6 +65,10 @@ class Recipe:
         for name in ("seed", "split_seed"):
             if getattr(self, name) >= 2**63:
                 raise ValueError(f"{name} must be below 2^63, got {getattr(self, name)}")
+        if self.momentum >= 1:
+            raise ValueError(f"momentum must be below 1, got {self.momentum}")
+        if any(milestone < 1 for milestone in self.lr_milestones):
+            raise ValueError(f"lr_milestones must be numbers of epochs, 1 or more, got {list(self.lr_milestones)}")
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
 

@@ -83,7 +83,7 @@ class Run:
         try:
             return [Epoch(**json.loads(line)) for line in lines]
         except (ValueError, TypeError) as error:
-            raise Failure(f"{path} is damaged ({error}): resume the run to mend it") from error
+            raise Failure(f"{path} is damaged ({error}): train the run again") from error
 
     @property
     def finished(self) -> bool:
@@ -94,7 +94,8 @@ class Run:
     def scores(self) -> Scores:
         """What the run achieved; a Failure if it is not finished."""
         if not self.finished:
-            raise Failure(f"{self.path} is not finished: continue it with `detrame train --resume {self.path}`")
+            again = f"continue it with `detrame train --resume {self.path}`, or move it away"
+            raise Failure(f"{self.path} is not finished: {again}")
         return Scores(**_read_json(self.path / "result.json"))
 
     def dataset(self) -> Dataset:
@@ -110,7 +111,7 @@ class Run:
         _ = self.scores  # for its complaint
         model = self.recipe.build(self.dataset())
         path = self.path / "weights.safetensors"
-        weights, _ = read_tensors(path)
+        weights, _ = read_tensors(path, remedy="train the run again")
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
@@ -182,7 +183,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise Failure(f"{path} cannot be read ({error}): it is damaged or incomplete") from error
+        raise Failure(f"{path} cannot be read ({error}): train the run again") from error
     if not isinstance(value, dict):
-        raise Failure(f"{path} does not hold a JSON object: it is damaged")
+        raise Failure(f"{path} does not hold a JSON object: train the run again")
     return value

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from detrame.cli.arguments import AsJson, Device, numbers
+from detrame.cli.arguments import AsJson, Device, names, numbers
 from detrame.cli.reproduce.options import (
     Budget,
     Dataset,
@@ -12,7 +12,6 @@ from detrame.cli.reproduce.options import (
     Results,
     Seeds,
     Show,
-    names,
 )
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_accuracy, print_document
@@ -40,7 +39,7 @@ def accuracy(
     """
     from detrame.experiments import reproduce as tables
 
-    cells = tables.cells(dataset, names(models))
+    cells = tables.cells(dataset, names("--models", models))
     wanted = tables.recipes(cells, numbers("--seeds", seeds), epochs=epochs)
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
     if found is None:

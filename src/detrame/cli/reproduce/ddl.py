@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show, names
+from detrame.cli.arguments import AsJson, Device, names, numbers
+from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_ddl, print_document
 
@@ -35,7 +35,7 @@ def ddl(
     """
     from detrame.experiments import ddl as table
 
-    chosen = names(methods) or list(table.METHODS)
+    chosen = names("--methods", methods) or list(table.METHODS)
     trained_on = dataset or table.DATASETS[0]
     wanted = [
         table.recipe_of(method, trained_on, epochs=epochs, seed=seed)

@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, names
+from detrame.cli.arguments import AsJson, Device, names, numbers
+from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_depth, print_document
+from detrame.errors import Failure
 
 
 def depth(
@@ -44,7 +45,7 @@ def depth(
     if plot is not None and plot.suffix != ".svg":
         raise ValueError(f"--plot draws an SVG: name a file that ends in .svg, got {plot}")
     layers = numbers("--depths", depths) if depths else table.DEPTHS
-    chosen = names(methods) or table.METHODS
+    chosen = names("--methods", methods) or table.METHODS
     wanted = [
         table.recipe_of(method, number, dataset, epochs=epochs, seed=seed)
         for seed in numbers("--seeds", seeds)
@@ -57,6 +58,8 @@ def depth(
     if found is None:
         return
     rows = table.rows(found, dataset, chosen, layers, epochs=epochs)
+    if not any(row.n for row in rows):
+        raise Failure(f"nothing is stored yet of these networks in {results}: `detrame reproduce depth` trains them")
     if plot is not None:
         write_text(plot, table.plot(rows))
     if as_json:

@@ -1,11 +1,12 @@
 """Options that the tables share."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from detrame.errors import Failure
+from detrame.errors import Failure, OutOfTime
 
 
 def _folder(results: Path) -> Path:
@@ -49,9 +50,9 @@ Show = Annotated[
 Results = Annotated[Path, typer.Option(callback=_folder, help="Where results are stored.")]
 
 
-def names(models: str | None) -> list[str] | None:
-    """The names with commas between, or None for all."""
-    return models.split(",") if models else None
+def tell_left(stopped: OutOfTime, left: str) -> None:
+    """Say on stderr that the budget is spent, and what is left."""
+    print(f"{stopped}; left: {left}", file=sys.stderr)
 
 
 def need_stored(results: Path) -> None:

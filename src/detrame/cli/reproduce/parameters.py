@@ -1,7 +1,7 @@
 """`detrame reproduce parameters`."""
 
-from detrame.cli.arguments import AsJson
-from detrame.cli.reproduce.options import Dataset, Models, Show, names
+from detrame.cli.arguments import AsJson, names
+from detrame.cli.reproduce.options import Dataset, Models, Show
 from detrame.cli.show import print_parameters
 
 
@@ -12,4 +12,4 @@ def parameters(dataset: Dataset = None, models: Models = None, show: Show = Fals
     """
     from detrame.experiments import reproduce as tables
 
-    print_parameters(tables.cells(dataset, names(models)), as_json=as_json)
+    print_parameters(tables.cells(dataset, names("--models", models)), as_json=as_json)

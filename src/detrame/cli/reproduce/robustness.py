@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, Dataset, DryMeasurement, Models, Results, Show, names, need_stored
+from detrame.cli.arguments import AsJson, Device, names, numbers
+from detrame.cli.reproduce.options import Budget, Dataset, DryMeasurement, Models, Results, Show, need_stored, tell_left
 from detrame.cli.reproduce.runs import FOLDER
 from detrame.cli.show import print_checks, print_document, print_robustness, tell_measured
-from detrame.errors import Failure
+from detrame.errors import Failure, OutOfTime
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.networks import Network
@@ -52,7 +52,7 @@ def uap(
     from detrame.experiments.robustness import Settings, tables
 
     settings = Settings(crafting=crafting, images=images, seeds=tuple(numbers("--seeds", seeds)), passes=passes)
-    table = _Table("uap", tables.UAP, dataset, names(models), results, out, as_json)
+    table = _Table("uap", tables.UAP, dataset, names("--models", models), results, out, as_json)
     table.measure_or_show(settings, runs, device, budget, dry_run=dry_run, show=show)
 
 
@@ -77,7 +77,7 @@ def noise(
     from detrame.experiments.robustness import Settings, tables
 
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
-    table = _Table("noise", tables.NOISE, dataset, names(models), results, out, as_json)
+    table = _Table("noise", tables.NOISE, dataset, names("--models", models), results, out, as_json)
     table.measure_or_show(settings, runs, device, budget, dry_run=dry_run, show=show)
 
 
@@ -104,7 +104,7 @@ def attacks(
     from detrame.experiments.robustness import Settings, tables
 
     settings = Settings(images=images, seeds=tuple(numbers("--seeds", seeds)))
-    table = _Table("attacks", tables.EACH_IMAGE, dataset, names(models), results, out, as_json)
+    table = _Table("attacks", tables.EACH_IMAGE, dataset, names("--models", models), results, out, as_json)
     table.measure_or_show(settings, runs, device, budget, dry_run=dry_run, show=show)
 
 
@@ -131,15 +131,34 @@ class _Table:
             need_stored(self.results)
             self._print()
             return
-        networks = _trained(self.dataset, self.models, runs)
+        networks = self._trained(runs)
         if dry_run:
             _list(tables.missing(networks, self.attacks, settings, self.results), self.as_json)
             return
         tell = None if self.as_json else tell_measured
-        tables.run_missing(
-            networks, self.attacks, settings, self.results, device=device, minutes=budget, on_result=tell
-        )
+        try:
+            tables.run_missing(
+                networks, self.attacks, settings, self.results, device=device, minutes=budget, on_result=tell
+            )
+        except OutOfTime as stopped:
+            left = tables.missing(networks, self.attacks, settings, self.results)
+            tell_left(stopped, f"{len(left)} measurements")
         self._print()
+
+    def _trained(self, runs: Path) -> "list[Network]":
+        """The networks that are there; a line on stderr names each that is not, unless all is stored of it."""
+        from detrame.experiments.networks import trained
+        from detrame.experiments.robustness import tables
+        from detrame.experiments.robustness.stored import path_of
+
+        found = []
+        for model, data, activation in tables.cases(self.dataset, self.models, runs):
+            if network := trained(model, data, activation, runs):
+                found.append(network)
+            elif any(not path_of(self.results, name, data, model, activation).exists() for name in self.attacks):
+                hint = f"detrame reproduce accuracy --dataset {data} --models {model}"
+                print(f"{model} {activation} on {data} is not trained: `{hint}` trains it", file=sys.stderr)
+        return found
 
     def _check_out(self) -> None:
         from detrame.training.files import ready_to_write
@@ -170,25 +189,10 @@ class _Table:
             print(self.out)
 
 
-def _trained(dataset: str | None, models: list[str] | None, runs: Path) -> "list[Network]":
-    """The networks that are there; a line on stderr names each that is not."""
-    from detrame.experiments.networks import trained
-    from detrame.experiments.robustness import tables
-
-    found = []
-    for model, data, activation in tables.cases(dataset, models, runs):
-        if network := trained(model, data, activation, runs):
-            found.append(network)
-        else:
-            hint = f"detrame reproduce accuracy --dataset {data} --models {model}"
-            print(f"{model} {activation} on {data} is not trained: `{hint}` trains it", file=sys.stderr)
-    return found
-
-
 def _list(left: "list[tuple[Network, str]]", as_json: bool) -> None:
     if as_json:
         print_document([{"network": network.label, "data": network.recipe.dataset, "attack": a} for network, a in left])
         return
     for network, attack in left:
         print(f"{network.label} on {network.recipe.dataset}, from {network.source}: {attack}")
-    print(f"{len(left)} measurements are missing")
+    print(f"measurements of trained networks that are missing: {len(left)}")

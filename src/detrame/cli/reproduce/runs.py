@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detrame.cli.reproduce.options import need_stored
+from detrame.cli.reproduce.options import need_stored, tell_left
 from detrame.cli.show import epochs_shown, print_document
+from detrame.errors import OutOfTime
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.results import Result
@@ -27,6 +28,7 @@ def results_of(
     timed: "Callable[[Run], dict[str, float]] | None" = None,
 ) -> "list[Result] | None":
     """All that is stored of a table once its missing runs are trained, or with `show` as it is; None for a dry run."""
+    from detrame.experiments.reproduce import missing
     from detrame.experiments.results import stored
 
     if dry_run:
@@ -35,7 +37,11 @@ def results_of(
     if show:
         need_stored(results)
     else:
-        _train_missing(wanted, results, device, budget, table, timed, quiet=as_json)
+        try:
+            _train_missing(wanted, results, device, budget, table, timed, quiet=as_json)
+        except OutOfTime as stopped:
+            left = missing(wanted, results, table=table)
+            tell_left(stopped, f"{len(left)} of {len(wanted)} runs")
     return stored(results, table=table)
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from detrame.cli.arguments import AsJson, Device
-from detrame.cli.reproduce.options import Budget, DryMeasurement, Models, Results, Show, names, need_stored
+from detrame.cli.arguments import AsJson, Device, names
+from detrame.cli.reproduce.options import Budget, DryMeasurement, Models, Results, Show, need_stored, tell_left
 from detrame.cli.show import print_document, print_timing
+from detrame.errors import OutOfTime
 
 
 def timing(
@@ -32,7 +33,7 @@ def timing(
     from detrame.experiments import bench
     from detrame.experiments.timing import rows
 
-    wanted = names(models)
+    wanted = names("--models", models)
     hardware = None if device == "auto" else bench.setting_on(device).hardware
     if not show:
         where = bench.setting_on(device)
@@ -40,7 +41,10 @@ def timing(
         if dry_run:
             _list(left, where.hardware, as_json=as_json)
             return
-        measure_told("steps", left, where, results, quiet=as_json, minutes=budget)
+        try:
+            measure_told("steps", left, where, results, quiet=as_json, minutes=budget)
+        except OutOfTime as stopped:
+            tell_left(stopped, ", ".join(bench.missing(left, where, results)))
         hardware = where.hardware
     table = rows(results, wanted, hardware=hardware)
     if show:

@@ -74,5 +74,6 @@ def _perturbations(path: Path, places: int) -> Tensor | None:
     """One for each radius, if they are there: a kill between the two files leaves more, or too few."""
     if not path.exists():
         return None
-    found = read_tensors(path)[0]["perturbations"].to(torch.float32)
+    tensors, _ = read_tensors(path, remedy="delete it, or restore it from the repository")
+    found = tensors["perturbations"].to(torch.float32)
     return found[:places] if len(found) >= places else None

@@ -1,5 +1,6 @@
 """The paper's claims on robustness: the networks, radii and noise they take, and our figures beside its own."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 
 from detrame.data.catalogue import entry
-from detrame.errors import Failure
+from detrame.errors import Failure, OutOfTime
 from detrame.experiments import paper
 from detrame.experiments.networks import Network, trained, twin
 from detrame.experiments.reproduce import ACTIVATIONS, cells
@@ -146,16 +147,16 @@ def run_missing(
 ) -> None:
     """Attack what has not been measured with these settings yet, and store the figures of each job as they come.
 
-    After `minutes` it ends in a Failure: at the next step of crafting or, for attacks on each image, at the next
+    After `minutes` it ends in OutOfTime: at the next step of crafting or, for attacks on each image, at the next
     radius. The next call goes on: it measures again the one job that was not done, and what comes after it. What was
     measured with more images or seeds than these settings ask for is not replaced.
     """
-    end = None if minutes is None else monotonic() + 60 * minutes
+    end = math.inf if minutes is None else monotonic() + 60 * minutes
     left = missing(networks, attacks, settings, results)
 
     def tick(_done: int = 0, _steps: int = 0) -> None:
-        if end is not None and monotonic() > end:
-            raise Failure(f"stopped after {minutes:g} minutes: type the same again to measure the rest")
+        if minutes is not None and monotonic() > end:
+            raise OutOfTime(minutes)
 
     for network, attack in left:
         _refuse_smaller(network, attack, _within(settings, network), results)
