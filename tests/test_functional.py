@@ -116,6 +116,7 @@ def test_an_empty_batch_passes_through(structure: str, iterations: int) -> None:
         ({"iterations": -2}, ValueError, "got -2"),
         ({"iterations": 2.0}, TypeError, "iterations must be an int, got 2.0"),
         ({"iterations": True}, TypeError, "got True"),
+        ({"gain": 1.0}, TypeError, "gain must be a tensor, got float"),
         ({"z": torch.ones(2, 4, 5, 5, dtype=torch.int64)}, TypeError, "int64"),
         ({"z": torch.ones(2, 4, 5, 5, dtype=torch.complex64)}, TypeError, "complex64"),
         ({"z": torch.ones(2, 5, 5, 5)}, ValueError, r"4 channels on axis 1, got a tensor of shape \(2, 5, 5, 5\)"),
