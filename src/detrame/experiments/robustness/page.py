@@ -105,7 +105,7 @@ def _facts(measurements: Sequence[Measured]) -> list[tuple[str, str]]:
     places = [measured.environment for measured in measurements]
     universal = [m.settings for m in measurements if m.attack.startswith("uap")]
     crafted = [
-        ("Crafted on", "; ".join(_distinct(f"{s.crafting} training images, {s.passes} passes" for s in universal)))
+        ("Crafted on", "; ".join(_distinct(f"{s.crafting} training images; passes: {s.passes}" for s in universal)))
     ]
     return [
         ("Written", date.today().isoformat()),
