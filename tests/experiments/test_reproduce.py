@@ -134,6 +134,7 @@ def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.Cap
     keys = {"model", "dataset", "activation", "iterations", "paper", "mean", "std", "n", "epochs", "parameters"}
     assert all(keys <= set(row) for row in rows)
     assert [row["n"] for row in rows] == [1, 1]
+    assert rows[1]["verdict"] == "not reproduced"
     assert not missing(recipes([("plainnet3", "digits")], [0]), Path("results"))
 
 

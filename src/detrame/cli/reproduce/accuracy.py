@@ -46,6 +46,6 @@ def accuracy(
         return
     rows = tables.accuracy_rows(found, cells)
     if as_json:
-        print_document([vars(row) for row in rows if row.n])
+        print_document([vars(row) | {"verdict": row.verdict} for row in rows if row.n])
     else:
         print_accuracy(rows)
