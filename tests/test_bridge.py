@@ -236,6 +236,13 @@ def test_channels_that_determine_nothing_are_left_out_and_told() -> None:
     assert "1 of 5 channels determine no atom" in str(found)
     with pytest.raises(ValueError, match="the layer is a ReLU: it determines no dictionary"):
         detrame.nearest_dictionary(transform, QMetricReLU(5, 1))
+    for other, name in ((nn.Conv2d(2, 5, 3), "Conv2d"), (nn.Linear(2, 5), "Linear")):
+        elsewhere = QMetricReLU(5, dim=0) if name == "Conv2d" else activation
+        with pytest.raises(ValueError, match=f"couples another axis than that of the outputs of {name}"):
+            detrame.nearest_dictionary(other, elsewhere)
+    silent = QMetricReLU(4, dim=0)
+    nn.init.zeros_(silent.gain)
+    assert detrame.nearest_dictionary(nn.Linear(3, 4), silent).distance == 0
     with pytest.raises(ValueError, match="the linear layer has 5 outputs, the Q-Metric ReLU 4 channels"):
         detrame.nearest_dictionary(transform, QMetricReLU(4, 1))
     with pytest.raises(ValueError, match="whole patches, padded by a number of zeros"):
@@ -270,3 +277,14 @@ def test_what_has_no_nearest_dictionary() -> None:
 def test_only_networks_are_decoupled() -> None:
     with pytest.raises(TypeError, match=r"expected an nn.Module, got str"):
         detrame.from_dictionary("x")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_atoms_that_rounding_makes_dependent_are_refused(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    layer = DictionaryLinear(20, 6, damping=0, dtype=torch.float64)
+    with torch.no_grad():
+        layer.dictionary.copy_(torch.randn(20, 6, generator=generator))
+        layer.dictionary[:, 1] = layer.dictionary[:, 0] + 1e-8 * torch.randn(20, generator=generator)
+    with pytest.raises(ValueError, match=r"raise (its|the) damping"):
+        detrame.from_dictionary(layer)

@@ -420,3 +420,24 @@ def test_what_is_no_tensor_no_number_or_too_small_is_named() -> None:
 def test_one_parameter_to_learn_may_be_a_plain_name() -> None:
     layer = DictionaryConv2d(1, 4, 3, learned="shift")
     assert [name for name, _ in layer.named_parameters()] == ["dictionary", "shift"]
+
+
+def test_the_derivative_can_be_derived_again() -> None:
+    """Against finite differences: of codes, by samples, dictionary and sparsity."""
+    dictionary, x = torch.randn(7, 5, dtype=torch.float64), torch.randn(4, 7, dtype=torch.float64)
+
+    def codes(dictionary: Tensor, x: Tensor, sparsity: Tensor) -> Tensor:
+        hessian = dictionary.T @ dictionary + 0.3 * torch.eye(5, dtype=torch.float64)
+        return nonnegative_minimiser(hessian, x @ dictionary - sparsity)
+
+    arguments = dictionary, x, torch.tensor(0.05, dtype=torch.float64)
+    assert 0 < (codes(*arguments) > 0).double().mean() < 1
+    assert torch.autograd.gradgradcheck(codes, tuple(argument.requires_grad_() for argument in arguments))
+
+
+def test_a_hessian_through_a_dictionary_layer() -> None:
+    layer, x = DictionaryLinear(5, 4, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(layer, x)
+    hessian = torch.autograd.functional.hessian(lambda x: layer(x).square().sum() / 2, x)
+    assert jacobian.any()
+    torch.testing.assert_close(hessian, jacobian.mT @ jacobian)

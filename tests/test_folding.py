@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 import detrame
 from detrame.activations import QMetricReLU, q_metric_relus
@@ -120,3 +121,34 @@ def test_what_does_not_fold_is_left_alone(before: nn.Module, activation: nn.Modu
     folded = fold(net)
     torch.testing.assert_close(folded(x), net(x), rtol=1e-12, atol=1e-12)
     assert type(folded.get_submodule("1")) is type(activation)
+
+
+class Tied(nn.Module):
+    """An autoencoder whose decoder is the transpose of its encoder."""
+
+    def __init__(self, after: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.after = nn.Linear(3, 6), after
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input again."""
+        code: Tensor = self.after(self.encoder(x))
+        return code @ self.encoder.weight
+
+
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (Tied(coupled(dim=0)), (9, 3)),
+        (Tied(nn.BatchNorm1d(6)), (9, 3)),
+        (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6, affine=False)), (9, 3)),
+        (nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6, affine=False)), (2, 3, 5, 5)),
+        (nn.Sequential(weight_norm(nn.Conv2d(3, 6, 3)), nn.BatchNorm2d(6)), (2, 3, 5, 5)),
+    ],
+    ids=["tied", "tied with a norm", "no affine", "no affine, convolution", "weight norm"],
+)
+def test_layers_of_others_that_fold_or_stay(net: nn.Module, shape: tuple[int, ...]) -> None:
+    net, x = net.double(), torch.randn(shape, dtype=torch.float64)
+    net.train()(x)  # for statistics
+    net.eval()
+    torch.testing.assert_close(fold(net)(x), net(x), rtol=1e-10, atol=1e-10)

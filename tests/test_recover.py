@@ -11,6 +11,12 @@ from tests.conftest import dense_matrix
 from tests.test_prox import CONVOLUTIONS, Problem, problems, random_metric
 
 
+def test_thresholds_that_are_nearly_zero_determine_nothing() -> None:
+    threshold = torch.tensor([1e-5, 0.1, 0.1], dtype=torch.float16)
+    found = prox.recover(torch.zeros(3, 3).half(), torch.ones(3).half(), threshold)
+    assert found.determined.tolist() == [False, True, True]
+
+
 @given(problems())
 def test_recovers_the_problem_up_to_one_common_factor(problem: Problem) -> None:
     _, dictionary, _, sparsity, damping, ridge = problem

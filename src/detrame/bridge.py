@@ -16,7 +16,7 @@ from detrame.errors import check_count
 from detrame.prox import convergence, dual_frame, extreme_eigenvalues, metric, recover, reparametrise, shift
 
 _WORTH = 2  # times as many iterations the paper's own form may take before the preconditioned form is preferred
-_WORTH_A_WARNING = 10_000  # iterations
+_WORTH_A_WARNING, _TOO_MANY = 10_000, 10_000_000  # iterations
 
 
 @overload
@@ -99,7 +99,10 @@ def _activation(layer: DictionaryLayer, metric: Tensor, iterations: int | None, 
     tolerance = 4 * torch.finfo(like.dtype).eps if tolerance is None else tolerance
     theta, rate = _fastest(metric, tolerance)
     if iterations is None:
-        iterations = _iterations(rate, tolerance)
+        needed = _iterations(rate, tolerance)
+        if needed > _TOO_MANY:
+            raise ValueError("the atoms of a dictionary layer are too nearly dependent: raise its damping")
+        iterations = int(needed)
         if iterations > _WORTH_A_WARNING:
             warnings.warn(
                 f"a dictionary layer needs {iterations:,} iterations, as its atoms are nearly dependent: give "
@@ -134,8 +137,10 @@ def _fastest(metric: Tensor, tolerance: float) -> tuple[Tensor | None, float]:
     return theta, tuned.rate
 
 
-def _iterations(rate: float, tolerance: float) -> int:
-    """How many iterations shrink the error, at first the code itself, to `tolerance` of it."""
+def _iterations(rate: float, tolerance: float) -> float:
+    """How many iterations shrink the error, at first the code itself, to `tolerance` of it; if none do, infinity."""
+    if rate >= 1:
+        return math.inf
     return max(1, math.ceil(math.log(tolerance) / math.log(rate))) if rate > 0 else 1
 
 
@@ -204,7 +209,7 @@ def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU
     factor, damping = _fit(known[..., middle], gram)
     fitted = torch.zeros_like(known)
     fitted[..., middle] = factor * gram + damping * torch.eye(len(gram)).to(gram)
-    distance = (known - fitted).norm() / known.norm()
+    distance = (known - fitted).norm() / known.norm() if known.norm() > 0 else known.new_zeros(())
     scale = factor or 1.0  # without atoms, every scale of what is left is the same problem
     layer = _dictionary_layer(
         transform, factor * columns, scale * sparsity.mean().item(), scale * (damping + found.ridge)
@@ -219,6 +224,8 @@ def _check_layers(transform: nn.Module, activation: nn.Module) -> None:
     if not isinstance(transform, nn.Linear | nn.Conv2d) or not isinstance(activation, QMetricReLU):
         given = f"{type(transform).__name__} and {type(activation).__name__}"
         raise TypeError(f"expected a linear layer or convolution, and the Q-Metric ReLU after it, got {given}")
+    if transform.weight.ndim != activation.coupling.ndim:
+        raise ValueError(f"the Q-Metric ReLU couples another axis than that of the outputs of {transform}")
     outputs, channels = transform.weight.shape[0], activation.coupling.shape[0]
     if outputs != channels:
         raise ValueError(f"the linear layer has {outputs} outputs, the Q-Metric ReLU {channels} channels")

@@ -89,9 +89,17 @@ def _linear_before(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
     if node.op != "call_module" or not node.args or not isinstance(node.args[0], fx.Node):
         return None
     before = node.args[0]
-    uses = sum(other.target == before.target for other in net.graph.nodes)
-    alone = len(before.users) == 1 and uses == 1 and sum(o.target == node.target for o in net.graph.nodes) == 1
-    return before if alone and isinstance(_module(net, before), Linear) else None
+    linear = _module(net, before)
+    if not isinstance(linear, Linear) or "weight" not in linear._parameters:  # which is another's doing then
+        return None
+    alone = len(before.users) == 1 and _uses(net, before) == _uses(net, node) == 1
+    return before if alone else None
+
+
+def _uses(net: fx.GraphModule, node: fx.Node) -> int:
+    """In how many places of the graph a module, or a tensor of it, is used."""
+    names = [str(other.target) for other in net.graph.nodes if other.op in ("call_module", "get_attr")]
+    return sum(name == node.target or name.startswith(f"{node.target}.") for name in names)
 
 
 def _first_step_folds(linear: Linear, module: QMetricReLU) -> bool:
@@ -102,6 +110,10 @@ def _first_step_folds(linear: Linear, module: QMetricReLU) -> bool:
 
 
 def _without_norm(linear: Linear, norm: Norm) -> nn.Module:
+    if not norm.affine:
+        assert norm.running_mean is not None
+        norm.weight = nn.Parameter(torch.ones_like(norm.running_mean))
+        norm.bias = nn.Parameter(torch.zeros_like(norm.running_mean))
     return fuse_linear_bn_eval(linear, norm) if isinstance(linear, nn.Linear) else fuse_conv_bn_eval(linear, norm)
 
 

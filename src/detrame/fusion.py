@@ -5,16 +5,18 @@ graph and computed by `detrame.kernels`; all else stays as it is, and so does th
 pass of one mode: forward and backward in training; in evaluation forward alone, by the running statistics.
 """
 
+import math
 import operator
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
-from detrame.kernels.convolution import Convolution, convolve
+from detrame.kernels.convolution import Convolution, convolve, output_size
 from detrame.kernels.few_channels import Shape
 from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last, normalise_by_running
 from detrame.kernels.q_metric import NormQMetric, norm_q_metric
@@ -53,7 +55,7 @@ class _Conv(nn.Module):
         self.working: Tensor  # the weight in half precision, set before each forward pass
 
     def forward(self, x: Tensor) -> Tensor:
-        check_size(len(x) * x.shape[2] * x.shape[3] * max(self.weight.shape[:2]))  # of what goes in and comes out
+        check_size(max(x.numel(), math.prod(output_size(x, self.weight, self.shape))))
         x = channels_last(x.to(self.working.dtype))
         if self.training:
             return Convolution.apply(x, self.working, self.shape)
@@ -171,7 +173,8 @@ def fused(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 def fused_graph(model: nn.Module) -> fx.GraphModule:
     """The network's graph with the layers that can be fused in the place of those they stand for."""
     before = torch.get_rng_state(), random.getstate()
-    net = fx.GraphModule(model, Tracer().trace(model))
+    with _attributes_kept(model):
+        net = fx.GraphModule(model, Tracer().trace(model))
     if not torch.equal(torch.get_rng_state(), before[0]) or random.getstate() != before[1]:
         raise ValueError("the forward pass draws random numbers that a trace would keep for good")
     _check_hooks(model, net)
@@ -187,6 +190,25 @@ def fused_graph(model: nn.Module) -> fx.GraphModule:
     net.graph.lint()
     net.recompile()
     return net
+
+
+@contextmanager
+def _attributes_kept(model: nn.Module) -> Iterator[None]:
+    """Put back what the block sets on modules; a ValueError if it did, since a pass without their code would not."""
+    kept = {module: dict(vars(module)) for module in model.modules()}
+    try:
+        yield
+    finally:
+        changed = [module for module, before in kept.items() if not _same(vars(module), before)]
+        for module in changed:
+            vars(module).clear()
+            vars(module).update(kept[module])
+    if changed:
+        raise ValueError(f"the forward pass sets attributes of {type(changed[0]).__name__}")
+
+
+def _same(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    return now.keys() == before.keys() and all(now[name] is before[name] for name in now)
 
 
 def _check_hooks(model: nn.Module, net: fx.GraphModule) -> None:
@@ -306,7 +328,7 @@ def _only_user(node: fx.Node) -> fx.Node | None:
 
 def _is_sum(node: fx.Node) -> bool:
     """Whether a node is the sum of two different tensors, unscaled."""
-    return node.target in _SUMS and not node.kwargs and len(node.all_input_nodes) == 2
+    return node.target in _SUMS and not node.kwargs and len(node.args) == len(node.all_input_nodes) == 2
 
 
 def _relu_of_sum(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:

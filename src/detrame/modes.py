@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import nn
@@ -48,13 +49,19 @@ def capturable(model: nn.Module) -> bool:
 def capturing(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     """Capture what the block queues.
 
-    cuBLAS keeps one workspace a stream, and all captures share a stream: without one in its own memory for each, graphs
-    that are replayed at the same time would write into each other's.
+    cuBLAS keeps one workspace a stream, and all captures of a device share a stream: without one in its own memory for
+    each, graphs that are replayed at the same time would write into each other's.
     """
     torch._C._cuda_clearCublasWorkspaces()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=_capture_stream(torch.cuda.current_device())):
         yield
     torch._C._cuda_clearCublasWorkspaces()
+
+
+@cache
+def _capture_stream(device: int) -> torch.cuda.Stream:
+    """PyTorch's own is of the device that was current when it captured first."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def warm_up(run: Callable[[], object]) -> None:

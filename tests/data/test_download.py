@@ -1,3 +1,4 @@
+import fcntl
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,3 +102,14 @@ def test_without_a_network_one_line_says_what_to_do(tmp_path: Path) -> None:
 def test_a_missing_file_is_a_failure(server: Server, tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"missing \(HTTP Error 404"):
         download(Archive(f"{server.url}/missing", "0" * 32), tmp_path)
+
+
+def test_two_processes_do_not_fetch_the_same_at_once(archive: Archive, server: Server, tmp_path: Path) -> None:
+    part = tmp_path / "a.bin.part"
+    with part.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(Failure, match="another process is fetching it: wait for that one"):
+            download(archive, tmp_path)
+        assert part.exists()
+    assert server.ranges == []
+    assert download(archive, tmp_path).read_bytes() == CONTENT

@@ -91,6 +91,9 @@ def test_other_images_are_refused(small: Splits, tmp_path: Path) -> None:
     fewer = write_npz(tmp_path / "fewer.npz", (small[0][:9], small[1]))
     with pytest.raises(Failure, match="9 training and 6 test images, where there should be 10 and 6"):
         get("cifar10", fewer)
+    none = write_npz(tmp_path / "none.npz", (small[0], small[1][:0]))
+    with pytest.raises(Failure, match="10 training and 0 test images, where there should be 10 and 6"):
+        get("cifar10", none)
     labels = write_npz(tmp_path / "labels.npz", toy(40, classes=30))
     with pytest.raises(Failure, match="its labels are not 0 to 9"):
         get("cifar10", labels)

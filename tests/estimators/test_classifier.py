@@ -256,3 +256,15 @@ def test_wrong_parameters(parameters: dict[str, Any], message: str, digits: Digi
 def test_a_loss_that_is_not_finite_says_what_to_do(digits: Digits) -> None:
     with pytest.raises(ValueError, match="scale the input, as with StandardScaler, or take a smaller learning_rate"):
         quick(learning_rate=1e200).fit(digits.X, digits.y)
+
+
+def test_samples_of_no_weight_are_not_held_out(digits: Digits) -> None:
+    weights = np.zeros(len(digits.X))
+    weights[:60] = 1
+    model = quick(network=(8,), max_iter=5, early_stopping=True, validation_fraction=0.2)
+    assert np.isfinite(model.fit(digits.X, digits.y, sample_weight=weights).validation_scores_).all()
+
+
+def test_weights_that_cancel_are_refused(digits: Digits) -> None:
+    with pytest.raises(ValueError, match="no sample has a weight above 0 with this class_weight"):
+        quick(class_weight=dict.fromkeys(range(10), 0)).fit(digits.X, digits.y)

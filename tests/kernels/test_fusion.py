@@ -294,6 +294,30 @@ def test_a_tensor_beyond_the_kernels_reach() -> None:
         fused(net, torch.float32)(torch.zeros(1, device=DEVICE).expand(2**28, 3, 1, 1))
 
 
+def test_an_output_beyond_the_kernels_reach() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 8, 1, padding=1 << 14, bias=False)).to(DEVICE)
+    with pytest.raises(TooLarge, match="take a smaller batch_size"):
+        fused(net, torch.float32)(torch.zeros(1, 3, 1, 1, device=DEVICE))
+
+
+def test_a_network_that_keeps_something_of_its_pass_is_left_alone() -> None:
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(conv(), nn.BatchNorm2d(8), nn.ReLU())
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.last = self.layers(x)
+            return self.last
+
+    net = Keeping().to(DEVICE)
+    assert fused(net, torch.float32) is net
+    assert not hasattr(net, "last")
+    net(torch.zeros(2, 3, 4, 4, device=DEVICE))
+    assert fused(net, torch.float32) is net
+    assert isinstance(net.last, Tensor)
+
+
 def test_one_value_for_a_channel_has_no_variance() -> None:
     net = nn.Sequential(conv(), nn.BatchNorm2d(8), nn.ReLU()).to(DEVICE)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

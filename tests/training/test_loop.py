@@ -264,6 +264,46 @@ def test_a_folder_half_made_is_made_anew(tmp_path: Path) -> None:
     assert plan(tiny(), path, device="cpu").recipe == tiny()
 
 
+def test_a_folder_that_another_process_makes_is_left_to_it(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with locked(tmp_path / "run"), pytest.raises(Failure, match="is being trained by another process"):
+        plan(tiny(), tmp_path / "run", device="cpu")
+
+
+def test_a_run_that_another_process_has_finished_is_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [plan(tiny(seed=seed), tmp_path / str(seed), device="cpu").path for seed in (0, 1)]
+    told: list[str] = []
+
+    def on_epoch(run: Run, epoch: Epoch) -> None:
+        told.append(run.path.name)
+        if len(told) == 1:  # as if another process did so
+            resume(paths[1])
+
+    resume_all(paths, on_epoch=on_epoch)
+    assert set(told) == {"0"}
+    assert [len(load(path).history) for path in paths] == [2, 2]
+
+
+def test_metrics_that_lag_behind_the_checkpoint(tmp_path: Path) -> None:
+    path = plan(tiny(epochs=3), tmp_path / "run", device="cpu").path
+
+    def stop(run: Run, epoch: Epoch) -> None:
+        if epoch.epoch == 2:
+            raise Interrupt
+
+    with pytest.raises(Interrupt):
+        resume(path, on_epoch=stop)
+    metrics = path / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text(lines[0] + lines[1][:20])
+    with pytest.raises(Failure, match=r"metrics.jsonl lacks epochs that .*checkpoint.safetensors has behind it"):
+        resume(path)
+    metrics.write_text("".join(lines) + '{"epoch": 3, "lo')
+    assert [epoch.epoch for epoch in resume(path).history] == [1, 2, 3]
+
+
 def test_runs_named_in_two_ways_stop_as_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     paths = [plan(tiny(), tmp_path / "a", device="cpu").path, plan(tiny(), "b", device="cpu").path]

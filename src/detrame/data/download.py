@@ -1,10 +1,13 @@
 """Downloads that resume, are checked against a published MD5, and appear whole or not at all."""
 
+import fcntl
 import hashlib
 import http.client
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -28,20 +31,22 @@ def download(archive: Archive, folder: Path, progress: Progress | None = None) -
     part = target.with_name(target.name + ".part")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _fetch(archive, part, progress)
+        with _held(part) as file:
+            _fetch(archive, file, progress)
+            file.flush()
+            if (found := _md5(part)) == archive.md5:
+                os.replace(part, target)
+                return target
+            part.unlink()  # what is wrong cannot be resumed
     except (OSError, http.client.HTTPException) as error:
         raise Failure(
             f"cannot fetch {archive.url} ({error}): type the same again to resume, "
             f"or fetch it elsewhere and put it at {target}"
         ) from error
-    if (found := _md5(part)) != archive.md5:
-        part.unlink()  # what is wrong cannot be resumed
-        raise Failure(
-            f"what came from {archive.url} is damaged or another file: its MD5 is {found}, "
-            f"the published one is {archive.md5}; type the same again to start over"
-        )
-    os.replace(part, target)
-    return target
+    raise Failure(
+        f"what came from {archive.url} is damaged or another file: its MD5 is {found}, "
+        f"the published one is {archive.md5}; type the same again to start over"
+    )
 
 
 def check_md5(path: Path, archive: Archive, remedy: str) -> None:
@@ -62,8 +67,24 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _fetch(archive: Archive, part: Path, progress: Progress | None) -> None:
-    done = part.stat().st_size if part.exists() else 0
+@contextmanager
+def _held(part: Path) -> Iterator[BinaryIO]:
+    """The file to append to, which no other process writes meanwhile; it is not left behind empty."""
+    with part.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError("another process is fetching it: wait for that one") from None
+        try:
+            yield file
+        finally:
+            if not file.seek(0, os.SEEK_END):
+                part.unlink(missing_ok=True)
+
+
+def _fetch(archive: Archive, file: BinaryIO, progress: Progress | None) -> None:
+    """Append to `file` what it lacks."""
+    done = file.seek(0, os.SEEK_END)
     request = Request(archive.url, headers={"Range": f"bytes={done}-"} if done else {})
     try:
         response = urlopen(request, timeout=_TIMEOUT)
@@ -72,7 +93,7 @@ def _fetch(archive: Archive, part: Path, progress: Progress | None) -> None:
         if done and error.code == _RANGE_NOT_SATISFIABLE:  # nothing is left to send: all of it may be here
             return
         raise
-    with response, part.open("ab") as file:
+    with response:
         if response.status != http.client.PARTIAL_CONTENT:
             done = 0
             file.truncate(0)

@@ -31,7 +31,7 @@ def in_order(split: Split) -> tuple[Split, bytes]:
 
 
 def _image_digests(split: Split) -> list[bytes]:
-    rows = split.images.reshape(len(split), -1).numpy()
+    rows = split.images.flatten(1).numpy()
     labels = split.labels.tolist()
     return [
         sha256(label.to_bytes(4, "little") + row.tobytes()).digest() for label, row in zip(labels, rows, strict=True)

@@ -113,8 +113,11 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         with np.errstate(divide="ignore"):  # a class of no weight has none to be balanced
             by_class = compute_class_weight(class_weight, classes=classes, y=targets, sample_weight=weights)
         by_class = np.nan_to_num(by_class, posinf=0.0)
+        weights = weights * by_class[labels]
+        if not weights.any():
+            raise ValueError("no sample has a weight above 0 with this class_weight")
         seed = check_random_state(self.random_state).randint(2**31)
-        train, held = _samples(inputs, labels, weights * by_class[labels], validation_fraction, seed, device)
+        train, held = _samples(inputs, labels, weights, validation_fraction, seed, device)
         with _seeded(seed, device):
             network = self.network_ if warm else self._build(train.x, len(classes))
             history = self._loop().run(network.to(device, train.weights.dtype), train, held)
@@ -197,6 +200,8 @@ def _samples(
 
     if not validation_fraction:
         return samples(X, labels, weights), None
+    counted = weights > 0  # a sample of no weight is no sample, and none to hold out
+    X, labels, weights = X[counted], labels[counted], weights[counted]
     split = train_test_split(X, labels, weights, test_size=validation_fraction, stratify=labels, random_state=seed)
     return samples(*split[0::2]), samples(*split[1::2])
 

@@ -20,6 +20,7 @@ def fastest(key: Hashable, candidates: Sequence[Callable[[], Result]]) -> Result
     """
     if len(candidates) == 1 or not torch.cuda.is_available():
         return candidates[0]()
+    key = torch.cuda.current_device(), key
     if key not in _chosen:
         if torch.cuda.is_current_stream_capturing():  # nothing can be timed then; the warm-up has met every key
             return candidates[0]()

@@ -63,9 +63,14 @@ def _plans(search: bool = True) -> AbstractContextManager[None]:
     )
 
 
-def _empty(x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
+def output_size(x: Tensor, weight: Tensor, shape: Shape) -> tuple[int, int, int, int]:
+    """The shape of the convolution of `x` by `weight`."""
     height, width = ((size + 2 * shape.padding - shape.kernel) // shape.stride + 1 for size in x.shape[2:])
-    size = (len(x), len(weight), height, width)
+    return len(x), len(weight), height, width
+
+
+def _empty(x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
+    size = output_size(x, weight, shape)
     return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
 
 

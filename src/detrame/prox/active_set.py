@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 TOLERANCE = 1e-11  # on the optimality condition, relative to a sample's largest code
@@ -43,7 +42,8 @@ def nonnegative_minimiser(hessian: Tensor, target: Tensor) -> Tensor:
     of its largest code, or is given up after a hundred thousand steps; then a warning says so. The derivative is that
     of the condition at the solution, :math:`H_{AA} u_A = g_A` on the active set :math:`A = \{i: u_i > 0\}`: with
     :math:`w_A = H_{AA}^{-1} v_A` and 0 elsewhere, a gradient v of the code gives w for g and
-    :math:`-(w u' + u w') / 2` for H. It needs no record of how the solution was found. Where :math:`H_{AA}` is singular
+    :math:`-(w u' + u w') / 2` for H. It needs no record of how the solution was found, and can be derived again;
+    `torch.func` and vmap have no rule for it. Where :math:`H_{AA}` is singular
     the code is not unique, and w is the one of least norm.
 
     Args:
@@ -54,30 +54,44 @@ def nonnegative_minimiser(hessian: Tensor, target: Tensor) -> Tensor:
     Returns:
         The code, of the shape and the dtype of `target`.
     """
-    return cast(Tensor, _Minimiser.apply(hessian, target))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _Minimiser.apply(hessian, target, None, None))  # type: ignore[no-untyped-call]
 
 
 class _Minimiser(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, hessian: Tensor, target: Tensor) -> Tensor:
-        size = target.shape[-1]
-        problem = Problem.of(hessian)
-        parts = torch.split(target.reshape(-1, size), max(1, _LARGEST_PART // size))
-        code = torch.cat([_solved(problem, part).to(target.dtype) for part in parts])
-        ctx.save_for_backward(code)
-        ctx.problem, ctx.dtype = problem, hessian.dtype
-        return code.reshape(target.shape)
+    """The minimiser; or on a support that is given, ``H_AA^-1 g_A`` and 0 elsewhere, which is what it is on its own.
+
+    So the derivative of one is that of the other, and is made of the other: it can be derived again.
+    """
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        (code,) = ctx.saved_tensors
-        problem: Problem = ctx.problem
-        right = problem.scale * gradient.reshape(code.shape).double()
-        dual = problem.scale * problem.solve_on(code > 0, right, right.abs().amax(1))
+    def forward(ctx: Any, hessian: Tensor, target: Tensor, problem: "Problem | None", support: Tensor | None) -> Tensor:
+        rows = target.reshape(-1, target.shape[-1])
+        problem = problem or Problem.of(hessian)
+        code = _minimised(problem, rows) if support is None else _on_support(problem, rows, support)
+        code = code.reshape(target.shape)
+        ctx.save_for_backward(hessian, code)
+        ctx.problem, ctx.support = problem, support
+        return code
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        hessian, code = ctx.saved_tensors
+        codes = code.reshape(-1, code.shape[-1])
+        support = codes.detach() > 0 if ctx.support is None else ctx.support
+        dual = _Minimiser.apply(hessian, gradient, ctx.problem, support)  # type: ignore[no-untyped-call]
         with torch.autocast(code.device.type, enabled=False):
-            outer = dual.to(code.dtype).mT @ code
-        return -(outer + outer.mT).to(ctx.dtype) / 2, dual.to(code.dtype).reshape(gradient.shape)
+            outer = dual.reshape(codes.shape).mT @ codes
+        return -(outer + outer.mT).to(hessian.dtype) / 2, dual, None, None
+
+
+def _minimised(problem: "Problem", target: Tensor) -> Tensor:
+    parts = torch.split(target, max(1, _LARGEST_PART // target.shape[1]))
+    return torch.cat([_solved(problem, part).to(target.dtype) for part in parts])
+
+
+def _on_support(problem: "Problem", target: Tensor, support: Tensor) -> Tensor:
+    right = problem.scale * target.double()
+    return (problem.scale * problem.solve_on(support, right, right.abs().amax(1))).to(target.dtype)
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ def recover(coupling: Tensor, gain: Tensor, threshold: Tensor, *, size: tuple[in
     slack = 4 * torch.finfo(gain.dtype).eps  # a gain closer to 1 than this would give an s of pure rounding error
     ridge = 1.0 if (1 - gain > slack).any() else 0.0
     inverse = 1 - gain if ridge else threshold  # 1 / s, at beta = 1 or at lambda = 1
-    determined = inverse > (slack if ridge else 0)
+    determined = (inverse > (slack if ridge else 0)) & (1 / inverse).isfinite()
     s = torch.where(determined, 1 / inverse, torch.nan)
     metric = operators.scale(operators.add_diagonal(-coupling, gain), s)
     sparsity = s * threshold

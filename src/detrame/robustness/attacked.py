@@ -22,6 +22,8 @@ def check_images(images: Tensor) -> Tensor:
     """Float pixels in [0, 1] of images ``(N, C, H, W)``; a ValueError if they are none."""
     if images.ndim != 4 or not len(images):
         raise ValueError(f"images must be (N, C, H, W) with N at least 1, got shape {tuple(images.shape)}")
+    if images.dtype in (torch.float16, torch.bfloat16):
+        raise ValueError(f"images must be uint8, float32 or float64: in {images.dtype} small perturbations are lost")
     if images.dtype != torch.uint8:
         low, high = images.min().item(), images.max().item()
         if not (low >= 0 and high <= 1):  # true for NaN as well
@@ -35,8 +37,10 @@ def check_images(images: Tensor) -> Tensor:
 def check_logits(model: nn.Module, images: Tensor) -> None:
     """A ValueError if `model` outputs probabilities, whose gradients would hide how close the decision is."""
     outputs = predict(model, images[:SAMPLE], exact=True)
-    if outputs.ndim != 2:
-        raise ValueError(f"the network must output logits (N, classes), got shape {tuple(outputs.shape)}")
+    if outputs.ndim != 2 or outputs.shape[1] < 2:
+        raise ValueError(
+            f"the network must output logits (N, classes) of two classes or more, got shape {tuple(outputs.shape)}"
+        )
     total = outputs.sum(1)
     if outputs.min() >= 0 and torch.allclose(total, torch.ones_like(total), atol=1e-3):
         raise ValueError("the network outputs probabilities: attacks need its logits, so leave out the last softmax")

@@ -41,6 +41,8 @@ class Ball:
             raise ValueError(
                 f"a radius of {self.radius:g} in pixels: pixels are in [0, 1]; did you mean {self.radius:g}/255?"
             )
+        if self.std is not None and not all(isfinite(value) and value > 0 for value in self.std):
+            raise ValueError(f"std must be finite and positive, by channel, got {self.std}")
         if self.unit == "normalised" and self.std is None:
             raise ValueError("a radius in normalised units needs std, by channel: what the network divides by")
 

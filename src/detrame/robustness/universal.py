@@ -132,7 +132,7 @@ def gradient(
 
     Args:
         model, images, balls, seeds, on_step: as in :func:`sequential`.
-        passes: over the images, all of them made.
+        passes: over the images; a perturbation that fools all of them is done before.
         step_images: images that move a perturbation at once.
     """
 
@@ -193,6 +193,8 @@ def _craft(
     pixels = check_images(images)
     check_logits(model, pixels)
     extents, norm = stacked(balls, pixels.device)
+    if extents.shape[1] not in (1, pixels.shape[1]):
+        raise ValueError(f"std has {extents.shape[1]} channels and the images have {pixels.shape[1]}")
     perturbations = pixels.new_zeros(len(balls), *pixels.shape[1:])
     fooling: list[list[float]] = [[] for _ in balls]
     draws = [torch.Generator().manual_seed(seed) for seed in seeds]

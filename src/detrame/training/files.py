@@ -20,11 +20,33 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _sync_folder(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
         with suppress(OSError):  # where nothing could be written, there is nothing to remove
             temporary.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """See that a new name in it is on the disk too, so that files written one after another are found so."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # not every file system can
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add text to the end of a file in UTF-8, on the disk before what is written after it."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise _cannot_write(path, error) from error
 
 
 def ready_to_write(path: Path) -> None:

@@ -22,7 +22,7 @@ from detrame.errors import Failure
 from detrame.inference import Predictor, accuracy
 from detrame.training import checkpoint
 from detrame.training.checkpoint import Progress
-from detrame.training.files import write_tensors, write_text
+from detrame.training.files import append_text, write_tensors, write_text
 from detrame.training.recipe import Recipe
 from detrame.training.rounds import Rounds, Wanted
 from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, prepare
@@ -99,7 +99,8 @@ def resume_all(
     failures: list[Failure] = []
     for group in [on_gpu, *([run] for run in unfinished if run not in on_gpu)]:
         with _held(group), _signals_noted(deadline) as stop:
-            trainings = [_Training(run, checkpoint_every, on_epoch, stop, together=len(group)) for run in group]
+            left = [run for run in group if not run.finished]  # as another process may have made it while we waited
+            trainings = [_Training(run, checkpoint_every, on_epoch, stop, together=len(left)) for run in left]
             failures += _side_by_side(trainings)
         for failure in failures:
             if isinstance(failure, Stopped):
@@ -269,7 +270,10 @@ class _Training:
         progress = checkpoint.restore(path, self.model, self.step.optimizer) if path.exists() else Progress()
         metrics = self.run.path / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
-        write_text(metrics, "".join(lines[: progress.epoch]))
+        whole = [line for line in lines if line.endswith("\n")]
+        if len(whole) < progress.epoch:
+            raise Failure(f"{metrics} lacks epochs that {path} has behind it: delete both to start the run again")
+        write_text(metrics, "".join(whole[: progress.epoch]))
         return progress
 
     def work(self) -> "Work[None]":
@@ -281,8 +285,7 @@ class _Training:
             yield None
             self._read(done)
             epoch = self._close_epoch(logits)
-            with (self.run.path / "metrics.jsonl").open("a") as file:
-                file.write(epoch_line(epoch))
+            append_text(self.run.path / "metrics.jsonl", epoch_line(epoch))
             if epoch.epoch % self.checkpoint_every == 0 or epoch.epoch == self.recipe.epochs:
                 self._checkpoint()
             if self.on_epoch is not None:

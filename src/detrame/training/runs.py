@@ -151,15 +151,17 @@ def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
     """Make the folder of a run that is still to be trained."""
     if path.exists() and not path.is_dir():
         raise Failure(f"{path} is a file: choose another --out")
+    environment = {"format": FORMAT, **describe(dataset, device)}
     try:
         path.mkdir(parents=True, exist_ok=True)
-        if {file.name for file in path.iterdir()} - {"environment.json"}:  # which alone is of a folder half made
-            hint = f"choose another --out, or continue it with `detrame train --resume {path}`"
-            raise Failure(f"{path} is not empty: {hint}")
+        with locked(path):  # against another process that finds it empty too
+            if {file.name for file in path.iterdir()} - {".lock", "environment.json"}:  # which is all if half made
+                hint = f"choose another --out, or continue it with `detrame train --resume {path}`"
+                raise Failure(f"{path} is not empty: {hint}")
+            write_text(path / "environment.json", json.dumps(environment, indent=2) + "\n")
+            write_text(path / "recipe.json", recipe.to_json())
     except OSError as error:
         raise Failure(f"cannot make the folder {path} ({error.strerror}): choose another --out") from error
-    write_text(path / "environment.json", json.dumps({"format": FORMAT, **describe(dataset, device)}, indent=2) + "\n")
-    write_text(path / "recipe.json", recipe.to_json())
     return Run(path)
 
 

@@ -136,12 +136,14 @@ def _on_branches(takes: Sequence[Callable[[], Taken]]) -> list[Taken]:
     here = torch.cuda.current_stream()
     streams: list[torch.cuda.Stream] = [torch.cuda.Stream() for _ in takes]  # type: ignore[no-untyped-call]
     taken = []
-    for stream, take in zip(streams, takes, strict=True):
-        stream.wait_stream(here)
-        with torch.cuda.stream(stream):
-            taken.append(take())
-    for stream in streams:
-        here.wait_stream(stream)
+    try:
+        for stream, take in zip(streams, takes, strict=True):
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                taken.append(take())
+    finally:  # a capture cannot end, and say what cut it short, before its branches are joined
+        for stream in streams[: len(taken) + 1]:
+            here.wait_stream(stream)
     return taken
 
 
