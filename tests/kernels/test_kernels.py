@@ -181,6 +181,10 @@ def test_the_faster_candidate_is_taken_and_kept(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(choice, "_chosen", {})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    device = 0
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: device)
     assert choice.fastest("key", [lambda: "slow", lambda: "fast"]) == "fast"
     times["fast"] = 3.0
     assert choice.fastest("key", [lambda: "slow", lambda: "fast"]) == "fast"
+    device = 1
+    assert choice.fastest("key", [lambda: "slow", lambda: "fast"]) == "slow", "another device chooses for itself"
