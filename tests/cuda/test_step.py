@@ -127,6 +127,20 @@ def test_measuring_a_round_leaves_no_trace() -> None:
     assert torch.equal(torch.cuda.get_rng_state(), before[1])
 
 
+def test_a_capture_that_runs_out_of_memory_falls_back_to_steps_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [wants(name) for name in ("resnet8", "resnet8", "resnet8")]
+    take = asked[1].step.take
+
+    def short_of_memory(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        if torch.cuda.is_current_stream_capturing():
+            raise torch.OutOfMemoryError("for a test")
+        return take(images, labels)
+
+    monkeypatch.setattr(asked[1].step, "take", short_of_memory)
+    assert _faster(asked) is None
+    assert all(torch.isfinite(one.alone()[0]) for one in asked)
+
+
 def test_a_round_that_fails_leaves_no_trace() -> None:
     one = wants("resnet8")
     before = [tensor.clone() for tensor in one.step.state()]

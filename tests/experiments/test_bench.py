@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from torch import nn
 
 from detrame import cli
 from detrame.activations import q_metric_relus
@@ -18,6 +19,7 @@ from detrame.experiments import bench
 from detrame.experiments.bench import accuracy, clock, epochs, research, steps, store
 from detrame.experiments.bench.setting import CPU_BATCH, Setting
 from detrame.models import cost
+from detrame.models.blocks import Normalise
 from tests.conftest import problem
 from tests.experiments.conftest import TINY, measured
 
@@ -80,6 +82,18 @@ def test_research_code_starts_from_the_same_weights(small: Setting, activation: 
     ours = recipe.build(small.random_images)
     torch.testing.assert_close(theirs.state_dict(), ours.state_dict(), rtol=0, atol=0)
     assert [m.iterations for m in q_metric_relus(theirs)] == [m.iterations for m in q_metric_relus(ours)]
+
+
+def test_research_code_takes_all_of_the_recipe(small: Setting) -> None:
+    """As that of SVHN, which does not normalise."""
+    recipe = small.step_recipe("plainnet3", "qmetric").replace(
+        normalise=False, norm=None, last_activation=True, nesterov=True
+    )
+    theirs, ours = research.network(recipe, small.random_images), recipe.build(small.random_images)
+    assert len(q_metric_relus(theirs)) == len(q_metric_relus(ours)) == 3
+    for network in (theirs, ours):
+        assert not any(isinstance(module, nn.BatchNorm2d | Normalise) for module in network.modules())
+    assert research.optimizer(theirs, recipe).defaults["nesterov"]
 
 
 def test_research_code_learns(small: Setting) -> None:

@@ -1,9 +1,11 @@
 import json
 import math
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from detrame import cli
 from detrame.errors import Failure
@@ -11,6 +13,7 @@ from detrame.experiments import default_recipe, paper, reproduce
 from detrame.experiments.reproduce import Row, accuracy_rows, cells, expected_time, missing, recipes, run_missing
 from detrame.experiments.results import Result, record, result_name, stored
 from detrame.training import Recipe, Scores, train
+from detrame.training.step import Step
 from tests.training import tiny
 
 CELL = [("plainnet9", "cifar10")]
@@ -150,6 +153,23 @@ def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
     assert stored(Path("results")) == []
     run_missing(recipes([("plainnet3", "digits")], [0]), Path("results"), Path("runs/reproduce/accuracy"), device="cpu")
     assert len(stored(Path("results"))) == 2
+
+
+def test_a_signal_stops_it_too_and_says_how_to_go_on(
+    small_table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = Step.__call__
+
+    def interrupted(self: Step, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        signal.raise_signal(signal.SIGINT)
+        return step(self, images, labels)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Step, "__call__", interrupted)
+        assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "10"]) == 1
+    line = capsys.readouterr().err
+    assert "stopped in epoch 1, after step 1, of runs/reproduce/accuracy/digits/plainnet3-relu" in line
+    assert line.endswith(": type the same again to go on\n")  # resuming the runs alone would store no result
 
 
 def test_a_folder_of_another_recipe_is_refused(small_table: Path) -> None:

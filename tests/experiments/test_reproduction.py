@@ -51,7 +51,7 @@ def store(
     path = folder / table / f"{result_name(recipe)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     scores = {"last": last, "best": last, "best_epoch": 1, "validation": None, "parameters": 1, "seconds": 1.0}
-    environment = {"hardware": "a machine", "torch": "2.0", "commit": "0123456789"}
+    environment = {"hardware": "a machine", "torch": "2.0", "commit": None if recipe.seed else "0123456789"}
     history = [last * (1 - 0.5 / (epoch + 1)) for epoch in range(recipe.epochs - 1)] + [last]
     document = {
         "recipe": dataclasses.asdict(recipe),
@@ -435,6 +435,11 @@ def test_a_page_of_all_results_shows_each(as_printed: Path, tmp_path: Path) -> N
     assert "Not run yet" not in found.text
     assert "a machine" in found.text
     assert "0123456" in found.text
+
+
+def test_a_commit_that_is_not_known_is_said_to_be(tmp_path: Path) -> None:
+    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 93.0, seeds=2)  # that of seed 0 is known
+    assert "0123456, unknown" in parsed(build(tmp_path), tmp_path).text
 
 
 def test_who_is_ahead_is_said_with_what_is_beyond_chance(tmp_path: Path) -> None:

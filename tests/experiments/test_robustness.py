@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -234,6 +235,13 @@ def test_reproduce_uap(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> N
     captured = capsys.readouterr()
     assert "that are missing: 4\n" in captured.out
     assert "wideresnet16_8 relu on digits is not trained: `detrame reproduce accuracy" in captured.err
+    for attack, activation in product(tables.UAP, ("relu", "qmetric")):
+        file = path_of(Path("results"), attack, "digits", "wideresnet16_8", activation)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert cli.run(["reproduce", "uap", "--dry-run", *options]) == 0
+    assert capsys.readouterr().err == "", "of a network of which all is stored"
+    shutil.rmtree("results")
     assert cli.run(["reproduce", "uap", "--out", "uap.html", *options]) == 0
     out = capsys.readouterr().out
     assert "plainnet3 qmetric on digits, uap-gradient:" in out

@@ -294,6 +294,11 @@ def test_a_tensor_beyond_the_kernels_reach() -> None:
         fused(net, torch.float32)(torch.zeros(1, device=DEVICE).expand(2**28, 3, 1, 1))
 
 
+@pytest.mark.filterwarnings("ignore:This overload of add is deprecated")
+def test_a_sum_scaled_by_an_argument_of_old_is_no_plain_sum() -> None:
+    same(Net(lambda s, x: s.r(s.n(torch.add(s.c(x), 2, s.d(x)))) + s.p), torch.randn(4, 3, 8, 8))
+
+
 def test_an_output_beyond_the_kernels_reach() -> None:
     net = nn.Sequential(nn.Conv2d(3, 8, 1, padding=1 << 14, bias=False)).to(DEVICE)
     with pytest.raises(TooLarge, match="take a smaller batch_size"):

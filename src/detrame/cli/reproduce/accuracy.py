@@ -3,16 +3,7 @@
 from pathlib import Path
 
 from detrame.cli.arguments import AsJson, Device, names, numbers
-from detrame.cli.reproduce.options import (
-    Budget,
-    Dataset,
-    DryRun,
-    Epochs,
-    Models,
-    Results,
-    Seeds,
-    Show,
-)
+from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Epochs, Models, Results, Seeds, Show
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_accuracy, print_document
 
