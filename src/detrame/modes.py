@@ -1,6 +1,7 @@
 """How a network can be run: in eval mode without leaving a trace, in full precision, or captured."""
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
@@ -37,6 +38,24 @@ def full_precision(device: torch.device) -> Iterator[None]:
         matmul.allow_tf32 = products_in_tf32
 
 
+@contextmanager
+def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
+    """Let what draws from the default generator of a GPU, as dropout does, draw from this one of it inside the block.
+
+    It is the state itself that takes the other's place: a graph captured in the block draws from it at every replay.
+    """
+    if generator is None:
+        yield
+        return
+    default = torch.cuda.default_generators[generator.device.index]
+    before = default.graphsafe_get_state()
+    default.graphsafe_set_state(generator.graphsafe_get_state())
+    try:
+        yield
+    finally:
+        default.graphsafe_set_state(before)
+
+
 def capturable(model: nn.Module) -> bool:
     """Whether a pass through `model` can be captured as a CUDA graph.
 
@@ -46,12 +65,16 @@ def capturable(model: nn.Module) -> bool:
 
 
 @contextmanager
-def capturing(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-    """Capture what the block queues.
+def capturing(graph: torch.cuda.CUDAGraph, generators: Iterable[torch.Generator] = ()) -> Iterator[None]:
+    """Capture what the block queues; what it draws may come from `generators`.
 
     cuBLAS keeps one workspace a stream, and all captures of a device share a stream: without one in its own memory for
     each, graphs that are replayed at the same time would write into each other's.
     """
+    with warnings.catch_warnings():  # newer versions of PyTorch find the generators themselves, and say so
+        warnings.simplefilter("ignore", FutureWarning)
+        for generator in generators:
+            graph.register_generator_state(generator)
     torch._C._cuda_clearCublasWorkspaces()
     with torch.cuda.graph(graph, stream=_capture_stream(torch.cuda.current_device())):
         yield

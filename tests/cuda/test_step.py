@@ -120,11 +120,41 @@ def test_measuring_a_round_leaves_no_trace() -> None:
     """Of two networks, one with dropout."""
     torch.manual_seed(0)
     asked = [wants(name) for name in ("resnet8", "plainnet3")]
-    before = [tensor.clone() for one in asked for tensor in one.step.state()], torch.cuda.get_rng_state()
+
+    def state() -> list[Tensor]:
+        randoms = [one.step.random.get_state() for one in asked if one.step.random is not None]
+        assert len(randoms) == 2
+        return [tensor.clone() for one in asked for tensor in one.step.state()] + [torch.cuda.get_rng_state(), *randoms]
+
+    before = state()
     _faster(asked)
-    for tensor, value in zip([tensor for one in asked for tensor in one.step.state()], before[0], strict=True):
+    for tensor, value in zip(state(), before, strict=True):
         assert torch.equal(tensor, value)
-    assert torch.equal(torch.cuda.get_rng_state(), before[1])
+
+
+def after_rounds(seeds: tuple[int, ...], way: type[_Together] | None) -> list[dict[str, Tensor]]:
+    """The weights of networks with dropout, one a seed, after 20 rounds as one graph or apart."""
+    asked = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        asked.append(wants("plainnet3"))
+    torch.cuda.synchronize()
+    take = way(asked) if way else None
+    for _ in range(20):
+        _ = take(asked) if take else [one.alone() for one in asked]
+    torch.cuda.synchronize()
+    return [{name: value.clone() for name, value in one.step.model.state_dict().items()} for one in asked]
+
+
+@pytest.mark.parametrize("way", [None, _Together])
+def test_dropout_beside_others_is_that_of_a_run_alone(
+    way: type[_Together] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    alone = [after_rounds((seed,), None)[0] for seed in (0, 1)]
+    for one, beside in zip(alone, after_rounds((0, 1), way), strict=True):
+        for name, value in one.items():
+            assert torch.equal(beside[name], value), name
 
 
 def test_a_capture_that_runs_out_of_memory_falls_back_to_steps_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -450,9 +450,9 @@ def test_momentum_comes_back_in_the_layout_of_its_parameter(tmp_path: Path) -> N
     model, step = fresh()
     step.set_lr(0.1)
     step(torch.rand(4, 3, 8, 8), torch.arange(4))
-    checkpoint.save(tmp_path / "c.safetensors", model, step.optimizer, checkpoint.Progress())
+    checkpoint.save(tmp_path / "c.safetensors", step, checkpoint.Progress())
     other, again = fresh()
-    checkpoint.restore(tmp_path / "c.safetensors", other, again.optimizer)
+    checkpoint.restore(tmp_path / "c.safetensors", again)
     for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
         kept = again.optimizer.state[theirs]["momentum_buffer"]
         assert kept.stride() == theirs.stride()

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
-from torch.optim import SGD
+from torch import Tensor
 
 from detrame.errors import Failure
 from detrame.training.files import read_tensors, write_tensors
+from detrame.training.step import Step
 
 
 @dataclass
@@ -30,32 +30,32 @@ class Progress:
     seconds: float = 0.0
 
 
-def save(path: Path, model: nn.Module, optimizer: SGD, progress: Progress) -> None:
+def save(path: Path, step: Step, progress: Progress) -> None:
     """Write weights, momentum, random state and progress, whole or not at all."""
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    for name, parameter in model.named_parameters():
-        if (buffer := optimizer.state[parameter].get("momentum_buffer")) is not None:
+    tensors = {f"model.{name}": tensor for name, tensor in step.model.state_dict().items()}
+    for name, parameter in step.model.named_parameters():
+        if (buffer := step.optimizer.state[parameter].get("momentum_buffer")) is not None:
             tensors[f"momentum.{name}"] = buffer
     tensors["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    if step.random is not None:
+        tensors["random.cuda"] = step.random.get_state()
     write_tensors(path, tensors, {"progress": json.dumps(asdict(progress))})
 
 
-def restore(path: Path, model: nn.Module, optimizer: SGD) -> Progress:
-    """Put the state that `save` wrote back into a network and its optimiser."""
+def restore(path: Path, step: Step) -> Progress:
+    """Put the state that `save` wrote back into a network and what trains it."""
     tensors, metadata = read_tensors(path, remedy="delete it to start the run again")
-    parameters = dict(model.named_parameters())
+    parameters = dict(step.model.named_parameters())
     try:
-        model.load_state_dict(_under("model.", tensors))
+        step.model.load_state_dict(_under("model.", tensors))
         for name, buffer in _under("momentum.", tensors).items():
             # In the parameter's own layout, which a file does not keep and a fused optimiser asks for.
             parameter = parameters[name]
             kept = torch.empty_like(parameter, requires_grad=False).copy_(buffer)
-            optimizer.state[parameter]["momentum_buffer"] = kept
+            step.optimizer.state[parameter]["momentum_buffer"] = kept
         torch.set_rng_state(tensors["random.cpu"])
-        if "random.cuda" in tensors and torch.cuda.is_available():
-            torch.cuda.set_rng_state(tensors["random.cuda"])
+        if "random.cuda" in tensors and step.random is not None:
+            step.random.set_state(tensors["random.cuda"])
         return Progress(**json.loads(metadata["progress"]))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise Failure(f"{path} does not fit its run's recipe: delete it to start the run again") from error

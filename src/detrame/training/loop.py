@@ -267,7 +267,7 @@ class _Training:
     def _restored(self) -> Progress:
         """The progress of the last checkpoint, or none; lines of epochs that will be done again are dropped."""
         path = self.run.path / "checkpoint.safetensors"
-        progress = checkpoint.restore(path, self.model, self.step.optimizer) if path.exists() else Progress()
+        progress = checkpoint.restore(path, self.step) if path.exists() else Progress()
         metrics = self.run.path / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
         whole = [line for line in lines if line.endswith("\n")]
@@ -353,7 +353,7 @@ class _Training:
         return epoch
 
     def _checkpoint(self) -> None:
-        checkpoint.save(self.run.path / "checkpoint.safetensors", self.model, self.step.optimizer, self.progress)
+        checkpoint.save(self.run.path / "checkpoint.safetensors", self.step, self.progress)
 
     def _leave_result(self) -> None:
         """Weights first, result last: the result is what makes a run finished."""

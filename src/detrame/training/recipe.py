@@ -26,8 +26,7 @@ class Recipe:
         crop_padding, flip: the augmentation: random crops after padding, random mirrors.
         normalise: whether the network subtracts the mean and divides by the std of the training pixels.
         validation: how many training images are held out and scored each epoch; 0 for none.
-        seed: draws the weights, the order, the augmentation, the dropout (of runs side by side on a GPU, the last
-            one's seed draws that of all) and the held-out images.
+        seed: draws the weights, the order, the augmentation, the dropout and the held-out images.
     """
 
     model: str

@@ -17,7 +17,7 @@ from torch.optim import SGD
 
 from detrame.activations import parameter_groups, project_after
 from detrame.inference import as_pixels, fused_pass, precision
-from detrame.modes import capturable, capturing, warm_up
+from detrame.modes import capturable, capturing, drawing_from, warm_up
 
 Batch = tuple[Tensor, Tensor]  # images and labels
 Taken = tuple[Tensor, Tensor]  # the loss, and how many images were classified rightly
@@ -27,7 +27,8 @@ class Step:
     """Calling it with a batch takes one step, and returns the loss and how many images were classified rightly.
 
     Args:
-        model: on its device; in training mode from here on.
+        model: on its device; in training mode from here on. On a GPU its dropout is drawn by the seed that PyTorch's
+            default generator has now.
         momentum, nesterov, weight_decay: of SGD; gain and threshold are not decayed.
         fused: whether a GPU may take the fused forward and backward passes instead of the plain ones.
     """
@@ -48,6 +49,8 @@ class Step:
             fused=on_gpu or None,
         )
         project_after(self.optimizer, model)
+        # Its own, so that the dropout of a network is the same whoever trains beside it.
+        self.random = torch.Generator(self.device).manual_seed(torch.initial_seed()) if on_gpu else None
         self.captured = on_gpu and capturable(model)
         self._forward = fused_pass(model) if fused and self.captured else model
         self._graphs: dict[tuple[object, ...], Graph] = {}
@@ -84,7 +87,7 @@ class Step:
         """The step itself, which is what a graph captures."""
         self.model.train()
         self.optimizer.zero_grad()
-        with precision(self.device):
+        with precision(self.device), drawing_from(self.random):
             logits = self._forward(as_pixels(images))
             loss = F.cross_entropy(logits, labels)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -113,7 +116,7 @@ class Graph:
             for take in takes:
                 warm_up(take)
         self._graph = torch.cuda.CUDAGraph()
-        with capturing(self._graph):
+        with capturing(self._graph, [step.random for step in steps if step.random is not None]):
             self._taken = _on_branches(takes) if len(takes) > 1 else [takes[0]()]
 
     def load(self, number: int, images: Tensor, labels: Tensor) -> None:
@@ -152,7 +155,7 @@ def unchanged(steps: "Sequence[Step]") -> Iterator[None]:
     """Put back, after the block, everything that steps taken in it on a GPU have changed."""
     device = steps[0].device
     kept = [(tensor, tensor.clone()) for step in steps for tensor in step.state()]
-    random = torch.cuda.get_rng_state(device)
+    randoms = [(step.random, step.random.get_state()) for step in steps if step.random is not None]
     try:
         yield
     finally:
@@ -160,4 +163,5 @@ def unchanged(steps: "Sequence[Step]") -> Iterator[None]:
         with torch.no_grad():
             for tensor, value in kept:
                 tensor.copy_(value)
-        torch.cuda.set_rng_state(random, device)
+        for random, state in randoms:
+            random.set_state(state)
