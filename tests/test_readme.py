@@ -10,6 +10,7 @@ import pytest
 from detrame import cli
 from detrame.experiments import default_recipe, timing
 from detrame.experiments.reproduce import Row, accuracy_rows, cells
+from detrame.experiments.reproduction.evidence import Evidence
 from detrame.experiments.results import stored
 from detrame.experiments.spread import Spread
 
@@ -65,6 +66,17 @@ def table_lines() -> list[str]:
 @pytest.mark.parametrize("line", table_lines())
 def test_the_table_is_that_of_the_stored_results(line: str) -> None:
     assert line in README
+
+
+def test_where_q_metric_gains_is_what_the_readme_says() -> None:
+    evidence = Evidence.read(ROOT / "results")
+    pairs = evidence.pairs(sorted({model for model, _, _ in evidence.rows}), "cifar10")
+    gains = {pair.relu.model: pair.ours for pair in pairs}
+    plain = {model for model in gains if model.startswith("plainnet")}
+    assert {model for model, gain in gains.items() if gain.mean > 2 * gain.error} == plain | {"resnet8"}
+    assert 0 < gains["resnet20"].mean < 0.2
+    assert {model for model, gain in gains.items() if gain.mean < 0} == {"resnet56", "wideresnet16_4", "wideresnet16_8"}
+    assert [model for model, gain in gains.items() if gain.mean < -2 * gain.error] == ["wideresnet16_8"]
 
 
 def test_the_figures_of_the_demo_are_those_of_the_stored_runs() -> None:

@@ -17,7 +17,7 @@ import detrame
 from detrame.activations import q_metric_relus
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
-from detrame.training import Epoch, Recipe, Run, checkpoint, find, load, loop, plan, resume, resume_all, train
+from detrame.training import Epoch, Recipe, Run, checkpoint, files, find, load, loop, plan, resume, resume_all, train
 from detrame.training.files import write_tensors
 from detrame.training.runs import locked
 from detrame.training.step import Step
@@ -284,6 +284,26 @@ def test_a_run_that_another_process_has_finished_is_not_trained_again(
     resume_all(paths, on_epoch=on_epoch)
     assert set(told) == {"0"}
     assert [len(load(path).history) for path in paths] == [2, 2]
+
+
+def test_metrics_are_on_the_disk_before_a_checkpoint_and_no_more_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting for the disk after every epoch would keep the device waiting too."""
+    synced: list[tuple[str, int]] = []
+
+    def note(path: Path) -> None:
+        if path.name in ("metrics.jsonl", ".checkpoint.safetensors.part"):
+            synced.append((path.name, len((path.parent / "metrics.jsonl").read_text().splitlines())))
+
+    run = plan(tiny(epochs=5), tmp_path / "run")
+    monkeypatch.setattr(files, "_wait_for_disk", note)
+    resume(run.path, checkpoint_every=2)
+    checkpoints = [epochs for name, epochs in synced if name != "metrics.jsonl"]
+    assert checkpoints == [2, 4, 5]
+    assert synced == [
+        (name, epochs) for epochs in checkpoints for name in ("metrics.jsonl", ".checkpoint.safetensors.part")
+    ]
 
 
 def test_metrics_that_lag_behind_the_checkpoint(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.part")
     try:
         write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
+        _wait_for_disk(temporary)
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
@@ -39,14 +38,25 @@ def _sync_folder(folder: Path) -> None:
 
 
 def append_text(path: Path, text: str) -> None:
-    """Add text to the end of a file in UTF-8, on the disk before what is written after it."""
+    """Add text to the end of a file in UTF-8; `sync` then waits until it is on the disk."""
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def sync(path: Path) -> None:
+    """Wait until a file is on the disk, so that what is written later is not there before it."""
+    try:
+        _wait_for_disk(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _wait_for_disk(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def ready_to_write(path: Path) -> None:

@@ -22,7 +22,7 @@ from detrame.errors import Failure
 from detrame.inference import Predictor, accuracy
 from detrame.training import checkpoint
 from detrame.training.checkpoint import Progress
-from detrame.training.files import append_text, write_tensors, write_text
+from detrame.training.files import append_text, sync, write_tensors, write_text
 from detrame.training.recipe import Recipe
 from detrame.training.rounds import Rounds, Wanted
 from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, prepare
@@ -353,6 +353,7 @@ class _Training:
         return epoch
 
     def _checkpoint(self) -> None:
+        sync(self.run.path / "metrics.jsonl")  # which must not lack epochs that the checkpoint has behind it
         checkpoint.save(self.run.path / "checkpoint.safetensors", self.step, self.progress)
 
     def _leave_result(self) -> None:
