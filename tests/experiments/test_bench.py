@@ -17,9 +17,11 @@ from detrame.data import Split
 from detrame.errors import Failure
 from detrame.experiments import bench
 from detrame.experiments.bench import accuracy, clock, epochs, research, steps, store
+from detrame.experiments.bench.clock import Action, Effort
 from detrame.experiments.bench.setting import CPU_BATCH, Setting
 from detrame.models import cost
 from detrame.models.blocks import Normalise
+from detrame.training.step import Step
 from tests.conftest import problem
 from tests.experiments.conftest import TINY, measured
 
@@ -168,7 +170,24 @@ def test_seeds_at_once(small: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
         assert one.images_per_s == pytest.approx(2 * 899 / one.together_s)
         assert one.research_speedup == pytest.approx(one.images_per_s / one.research_images_per_s)
         assert one.share > 0.5  # a CPU takes them one after another: about 1
+        assert one.one_batch_share > 0.5  # nor does a larger batch leave less to do
     assert "2 seeds at once take" in found.line()
+
+
+def test_the_images_of_all_seeds_as_one_batch(small: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: dict[str, int] = {}
+
+    def by_size(actions: dict[str, Action], device: torch.device, effort: Effort) -> dict[str, float]:
+        for name, action in actions.items():
+            with monkeypatch.context() as patch:
+                patch.setattr(Step, "take", lambda step, images, labels, of=name: sizes.setdefault(of, len(images)))
+                action()
+        return {"one": 2.0, "all": 3.0}
+
+    monkeypatch.setattr(epochs, "milliseconds", by_size)
+    where = replace(small, batch=600)  # of 899 images: two seeds' take some of them twice
+    assert epochs._one_batch_share(where.recipe("resnet8", "relu"), where) == pytest.approx(3 / 4)
+    assert sizes == {"one": 600, "all": 1200}
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def ready(
         model, momentum=recipe.momentum, nesterov=recipe.nesterov, weight_decay=recipe.weight_decay, fused=fused
     )
     step.set_lr(recipe.lr)
-    batch = dataset.train[:size].to(device)
+    batch = dataset.train[torch.arange(size) % len(dataset.train)].to(device)
     images, labels = batch.images.float() / 255, batch.labels
 
     def take() -> None:
