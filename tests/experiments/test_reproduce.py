@@ -9,10 +9,11 @@ from torch import Tensor
 
 from detrame import cli
 from detrame.errors import Failure
-from detrame.experiments import default_recipe, paper, reproduce
-from detrame.experiments.reproduce import Row, accuracy_rows, cells, expected_time, missing, recipes, run_missing
+from detrame.experiments import default_recipe, lacking, paper, reproduce
+from detrame.experiments.lacking import expected_time, groups, missing, run_missing
+from detrame.experiments.reproduce import Row, accuracy_rows, cells, longest_first, recipes
 from detrame.experiments.results import Result, record, result_name, stored
-from detrame.training import Recipe, Scores, train
+from detrame.training import Epoch, Recipe, Run, Scores, plan, resume, train
 from detrame.training.step import Step
 from tests.training import tiny
 
@@ -27,6 +28,9 @@ def test_every_cell_of_the_paper() -> None:
     assert len(cells()) == 29
     assert cells("svhn")[0] == ("plainnet3", "svhn")
     assert cells(models=["resnet110"]) == [("resnet110", "cifar10"), ("resnet110", "cifar100")]
+    assert cells("svhn", ["resnet8", "plainnet3"]) == [("resnet8", "svhn"), ("plainnet3", "svhn")]
+    assert longest_first(cells("svhn"))[0] == ("wideresnet16_8", "svhn")  # ResNet 110 is not among them
+    assert longest_first(cells("svhn"))[-1] == ("resnet8", "svhn")
     with pytest.raises(ValueError, match="unknown data set of the paper 'digits'"):
         cells("digits")
     with pytest.raises(ValueError, match="did you mean 'resnet110'"):
@@ -44,6 +48,23 @@ def test_the_runs_of_a_cell_follow_the_paper_s_recipe() -> None:
     assert recipes(CELL, [0], epochs=20)[0].lr_milestones == (6, 12, 16)
 
 
+@pytest.mark.parametrize("epochs", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("dataset", ["cifar10", "svhn", "digits"])
+def test_the_shortest_runs_have_a_recipe(dataset: str, epochs: int) -> None:
+    recipe = default_recipe("plainnet3", dataset, epochs=epochs)
+    assert recipe.epochs == epochs
+    assert all(1 <= milestone <= epochs for milestone in recipe.lr_milestones)
+
+
+def test_runs_side_by_side_are_of_one_data_set_and_groups_alike() -> None:
+    wanted = recipes([("plainnet3", "cifar100"), ("plainnet3", "svhn"), ("resnet8", "cifar100")], [0, 1])
+    found = groups(wanted, 6)
+    assert [[r.dataset for r in group] for group in found] == [["cifar100"] * 4, ["cifar100"] * 4, ["svhn"] * 4]
+    assert [r for group in found[:2] for r in group] == [r for r in wanted if r.dataset == "cifar100"]
+    assert [len(group) for group in groups(wanted, 1)] == [1] * 12
+    assert groups([], 6) == []
+
+
 def test_the_table_is_built_from_full_length_runs_by_the_paper_s_recipe() -> None:
     recipe = default_recipe("plainnet9", "cifar10", activation="relu")
     found = [
@@ -52,6 +73,9 @@ def test_the_table_is_built_from_full_length_runs_by_the_paper_s_recipe() -> Non
         result(recipe.replace(epochs=100), 50.0),
         result(recipe.replace(lr=0.05), 50.0),
     ]
+    short = default_recipe("plainnet9", "cifar10", activation="relu", epochs=100)
+    shorter, _ = accuracy_rows([*found, result(short, 60.0)], CELL, epochs=100)
+    assert (shorter.mean, shorter.n, shorter.verdict) == (60.0, 1, "a shorter run")
     relu, qmetric = accuracy_rows(found, CELL)
     assert (relu.mean, relu.n, relu.paper, relu.paper_std) == (90.5, 2, 90.31, 0.31)
     assert relu.std == pytest.approx(0.5**0.5)
@@ -113,7 +137,8 @@ def small_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The paper's table, made of one cell on digits that trains in a second."""
     monkeypatch.chdir(tmp_path)
     cell = {"relu": 90.0, "relu_std": 5.0, "qmetric": 99.9, "qmetric_std": 0.01, "iterations": 2}
-    monkeypatch.setattr(paper, "tables", lambda: {"accuracy": {"plainnet3": {"digits": cell}}})
+    times = {"plainnet3": {"train_qmetric": 1.0}}
+    monkeypatch.setattr(paper, "tables", lambda: {"accuracy": {"plainnet3": {"digits": cell}}, "time": times})
 
     def quick(model: str, dataset: str, **changes: Any) -> Recipe:
         return tiny(**changes)
@@ -132,6 +157,8 @@ def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.Cap
     assert "not reproduced" in out
     assert cli.run(["reproduce", "accuracy", "--dry-run"]) == 0
     assert capsys.readouterr().out == "0 of 2 runs are missing\n"
+    assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--epochs", "1", "--json"]) == 0
+    assert [(row["n"], row["epochs"]) for row in json.loads(capsys.readouterr().out)] == [(1, 1), (1, 1)]
     assert cli.run(["reproduce", "accuracy", "--show", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     keys = {"model", "dataset", "activation", "iterations", "paper", "mean", "std", "n", "epochs", "parameters"}
@@ -142,17 +169,77 @@ def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.Cap
 
 
 def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
-    small_table: Path, capsys: pytest.CaptureFixture[str]
+    small_table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "1e-9", "--json"]) == 0
+    spent = ["reproduce", "accuracy", "--device", "cpu", "--budget", "1", "--json"]
+    clock = iter([0.0, 0.0, 61.0, 61.0])  # at the start, before a group, as it begins, as it ends
+    with monkeypatch.context() as patch:
+        patch.setattr(lacking, "monotonic", lambda: next(clock))
+        assert cli.run(spent) == 0
     captured = capsys.readouterr()
-    assert captured.err == "stopped after 1e-09 minutes: type the same again to go on; left: 2 of 2 runs\n"
+    told = "stopped after 1 minutes: type the same again to go on; left: 2 of 2 runs, which --dry-run lists\n"
+    assert captured.err == told
     assert json.loads(captured.out) == []
     run = Path("runs/reproduce/accuracy/digits/plainnet3-relu-width0.05-2epochs-seed0")
     assert (run / "checkpoint.safetensors").exists()
     assert stored(Path("results")) == []
     run_missing(recipes([("plainnet3", "digits")], [0]), Path("results"), Path("runs/reproduce/accuracy"), device="cpu")
     assert len(stored(Path("results"))) == 2
+
+
+def test_a_budget_spent_before_a_group_begins_nothing(
+    small_table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 61.0])
+    monkeypatch.setattr(lacking, "monotonic", lambda: next(clock))
+    assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "1"]) == 0
+    assert "left: 2 of 2 runs" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_a_dry_run_knows_what_is_begun_and_adds_up(small_table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    relu, qmetric = recipes([("plainnet3", "digits")], [0])
+    for recipe in (relu, qmetric):  # whose times are then known
+        record(train(recipe.replace(epochs=1), small_table / recipe.activation, device="cpu"), Path("results"))
+    path = plan(relu, Path("runs/reproduce/accuracy") / result_name(relu), device="cpu").path
+
+    def interrupt(run: Run, epoch: Epoch) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        resume(path, on_epoch=interrupt)
+    assert cli.run(["reproduce", "accuracy", "--dry-run", "--json"]) == 0
+    begun, fresh = json.loads(capsys.readouterr().out)
+    assert (begun["epochs_done"], fresh["epochs_done"]) == (1, 0)
+    known = stored(Path("results"))
+    whole = [time[0] for recipe in (relu, qmetric) if (time := expected_time(recipe, known))]
+    assert begun["expected_seconds"] == pytest.approx(whole[0] / 2)
+    assert fresh["expected_seconds"] == pytest.approx(whole[1])
+    assert cli.run(["reproduce", "accuracy", "--dry-run"]) == 0
+    first, _, last = capsys.readouterr().out.splitlines()
+    assert f"{begun['run']}: goes on after epoch 1, about " in first
+    assert last.startswith("2 of 2 runs are missing: about ")
+    assert last.endswith(" one after another")
+
+
+def test_a_network_that_fails_does_not_keep_the_others_from_training(
+    small_table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relu, qmetric = recipes([("plainnet3", "digits")], [0])
+    train(relu.replace(lr=0.01), Path("runs") / result_name(relu), device="cpu")
+    monkeypatch.setattr(lacking, "TOGETHER", 1)
+    with pytest.raises(Failure, match="holds a run of another recipe: move it away"):
+        run_missing([relu, qmetric], Path("results"), Path("runs"), device="cpu")
+    assert [found.recipe for found in stored(Path("results"))] == [qmetric]
+
+
+def test_a_run_begun_on_another_kind_of_device_is_not_moved_in_silence(small_table: Path) -> None:
+    relu, _ = recipes([("plainnet3", "digits")], [0])
+    path = plan(relu, Path("runs") / result_name(relu), device="cpu").path
+    environment = json.loads((path / "environment.json").read_text())
+    (path / "environment.json").write_text(json.dumps(environment | {"device": "cuda:0"}))
+    with pytest.raises(Failure, match="was begun on cuda:0, not on cpu: go on with --device cuda:0, or move it away"):
+        run_missing([relu], Path("results"), Path("runs"), device="cpu")
 
 
 def test_a_signal_stops_it_too_and_says_how_to_go_on(
@@ -208,6 +295,11 @@ def test_parameters_beside_the_paper_s(capsys: pytest.CaptureFixture[str]) -> No
         (["uap", "--dry-run", "--show"], "give one of them"),
         (["timing", "--dry-run", "--show"], "give one of them"),
         (["accuracy", "--epochs", "0"], "epochs must be at least 1, got 0"),
+        (["accuracy", "--show", "--seeds", "7"], "--show prints what is stored of every seed: leave --seeds out"),
+        (["controls", "--show", "--budget", "1"], "--show prints what is stored and runs nothing: leave --budget out"),
+        (["ddl", "--device", "cpu", "--show"], "leave --device out"),
+        (["accuracy", "--dry-run", "--device", "tpu"], "unknown device 'tpu'"),
+        (["timing", "--dataset", "svhn", "--show"], "the paper has no times on svhn"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

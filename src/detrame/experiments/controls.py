@@ -84,12 +84,13 @@ def control_recipes(seeds: Sequence[int], *, epochs: int | None = None) -> list[
     ]
 
 
-def control_rows(results: Sequence[Result]) -> list[Control]:
-    """Every network of the comparison with its cost and what its full-length runs reached."""
+def control_rows(results: Sequence[Result], *, epochs: int | None = None) -> list[Control]:
+    """Every network of the comparison with its cost and what its full-length runs, or those of some epochs, reached."""
+    changes = {} if epochs is None else {"epochs": epochs}
     return [
         _row(recipe, matched, by_recipe(results, recipe))
         for model in MODELS
-        for matched, group in contenders(model).items()
+        for matched, group in contenders(model, **changes).items()
         for recipe in group
     ]
 

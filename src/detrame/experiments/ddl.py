@@ -95,13 +95,13 @@ def timing(run: Run) -> dict[str, float]:
     }
 
 
-def rows(results: Sequence[Result], dataset: str, methods: Sequence[str]) -> list[Row]:
-    """A row for each method and number of epochs that was run; a method that never ran has one without our figures."""
+def rows(results: Sequence[Result], dataset: str, methods: Sequence[str], *, epochs: int | None = None) -> list[Row]:
+    """A row for each method and number of epochs that was run, or for one number; without our figures if never run."""
     table = []
     for method in methods:
-        lengths = {result.recipe.epochs for result in results if _is(result.recipe, method, dataset)} or {EPOCHS}
-        for epochs in sorted(lengths):
-            recipe = recipe_of(method, dataset, epochs=epochs)
+        run = {result.recipe.epochs for result in results if _is(result.recipe, method, dataset)}
+        for length in sorted(run or {EPOCHS}) if epochs is None else [epochs]:
+            recipe = recipe_of(method, dataset, epochs=length)
             table.append(_row(method, recipe, by_recipe(results, recipe)))
     return table
 

@@ -47,5 +47,5 @@ def default_recipe(model: str, dataset: str, *, recipe: str | None = None, **cha
         changed = changed.replace(split_seed=changed.seed)
     if "lr_milestones" not in changes:
         share = changed.epochs / base.epochs
-        changed = changed.replace(lr_milestones=tuple(round(epoch * share) for epoch in base.lr_milestones))
+        changed = changed.replace(lr_milestones=tuple(max(1, round(epoch * share)) for epoch in base.lr_milestones))
     return changed

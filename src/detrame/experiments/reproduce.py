@@ -1,26 +1,20 @@
-"""The paper's accuracy table: which runs it takes, which are missing, and our figures beside the published ones."""
+"""The paper's accuracy table: which runs it takes, and our figures beside the published ones."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from time import monotonic
 from typing import Any
 
-from detrame.data.catalogue import entry
-from detrame.errors import Failure, OutOfTime, unknown
+from detrame.errors import unknown
 from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.results import Result, by_recipe, record, result_name, stored
+from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
 from detrame.models import ModelInfo, list_models
-from detrame.training import OnEpoch, Recipe, Run, load, plan, resume_all
-from detrame.training.loop import Stopped
+from detrame.training import Recipe
 
 ACTIVATIONS = ("relu", "qmetric")
-# How many networks train side by side on a GPU: enough to fill it, few enough that an interruption costs little.
-TOGETHER = 6
 
 
 @dataclass(frozen=True)
@@ -44,6 +38,8 @@ class Row:
         """reproduced: within two standard deviations, the paper's and ours; else better, or not reproduced."""
         if self.mean is None:
             return "not run"
+        if self.epochs < default_recipe(self.model, self.dataset).epochs:
+            return "a shorter run"
         if self.paper_std is None and self.std is None:
             return "no spread to judge by"
         gap = self.mean - self.paper
@@ -53,7 +49,7 @@ class Row:
 
 
 def cells(dataset: str | None = None, models: Sequence[str] | None = None) -> list[tuple[str, str]]:
-    """The cells (model, data set) of the paper's table, or those of one data set or of some models."""
+    """The cells (model, data set) of the paper's table, or those of one data set or of some models, in their order."""
     table = paper.tables()["accuracy"]
     datasets = sorted({name for row in table.values() for name in row})
     if dataset is not None and dataset not in datasets:
@@ -61,15 +57,17 @@ def cells(dataset: str | None = None, models: Sequence[str] | None = None) -> li
     for model in models or []:
         if model not in table:
             raise unknown("model of the paper", model, table)
-    found = [
-        (model, name)
-        for model, row in table.items()
-        for name in row
-        if name == (dataset or name) and (models is None or model in models)
-    ]
+    wanted = table if models is None else models
+    found = [(model, name) for model in wanted for name in table[model] if name == (dataset or name)]
     if not found:
         raise ValueError(f"the paper has no figure of {', '.join(models or [])} on {dataset}")
     return found
+
+
+def longest_first(wanted: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Cells by how long training took in the paper: small networks, which leave a chip idle, then share its end."""
+    times = paper.tables()["time"]
+    return sorted(wanted, key=lambda cell: -times[cell[0]]["train_qmetric"])
 
 
 def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:
@@ -83,90 +81,16 @@ def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: 
     ]
 
 
-def missing(wanted: Sequence[Recipe], results: Path, *, table: str = "accuracy") -> list[Recipe]:
-    """Those of the runs that have no stored result in a table."""
-    done = {result.recipe for result in stored(results, table=table)}
-    return [recipe for recipe in wanted if recipe not in done]
-
-
-def run_missing(
-    wanted: Sequence[Recipe],
-    results: Path,
-    runs: Path,
-    *,
-    table: str = "accuracy",
-    timed: Callable[[Run], dict[str, float]] | None = None,
-    device: str = "auto",
-    minutes: float | None = None,
-    on_epoch: OnEpoch | None = None,
-    on_result: Callable[[Run], None] | None = None,
-) -> None:
-    """Train what has no result yet, resuming what was cut short, and store each result as it comes.
-
-    A run's folder is `runs` / the name of its result. With `timed`, which measures a finished run, no run shares the
-    device with another. After `minutes` it ends in OutOfTime.
-    """
-    end = math.inf if minutes is None else monotonic() + 60 * minutes
-    left = missing(wanted, results, table=table)
-    together = TOGETHER if timed is None else 1
-    for start in range(0, len(left), together):
-        folders = [_folder(recipe, runs, device) for recipe in left[start : start + together]]
-        try:
-            resume_all(
-                folders,
-                checkpoint_every=10,
-                on_epoch=on_epoch,
-                minutes=(end - monotonic()) / 60,
-            )
-        except Stopped as stopped:
-            if minutes is not None and monotonic() >= end:
-                raise OutOfTime(minutes) from None
-            raise Stopped(stopped.where, "type the same again to go on") from None  # what goes on has to be stored too
-        finally:
-            for folder in folders:
-                if (run := load(folder)).finished:
-                    record(run, results, table=table, timing=timed(run) if timed else None)
-                    if on_result is not None:
-                        on_result(run)
-
-
-def _folder(recipe: Recipe, runs: Path, device: str) -> Path:
-    folder = runs / result_name(recipe)
-    if not (folder / "recipe.json").is_file():
-        return plan(recipe, folder, device=device).path
-    if load(folder).recipe != recipe:
-        raise Failure(f"{folder} holds a run of another recipe: move it away")
-    return folder
-
-
-def expected_time(recipe: Recipe, results: Sequence[Result]) -> tuple[float, str] | None:
-    """Seconds a run may take, as the same network took on the same data, by the epoch, and on which hardware."""
-    known = [result for result in results if _network(result.recipe) == _network(recipe)]
-    if not known:
-        return None
-    epoch = [_epoch_seconds(result) for result in known]
-    places = dict.fromkeys(result.environment["hardware"] for result in known)
-    return recipe.epochs * sum(epoch) / len(epoch), " and ".join(places)
-
-
-def _epoch_seconds(result: Result) -> float:
-    """Of training alone, where that was measured by itself; else with all that a run does besides."""
-    if seconds := result.timing.get("train_s_per_image_and_epoch"):
-        return seconds * (entry(result.recipe.dataset).counts[0] - result.recipe.validation)
-    return result.scores.seconds / result.scores.together / result.recipe.epochs
-
-
-def _network(recipe: Recipe) -> tuple[object, ...]:
-    return recipe.dataset, recipe.model, recipe.activation, recipe.iterations, recipe.width
-
-
-def accuracy_rows(results: Sequence[Result], wanted: Sequence[tuple[str, str]]) -> list[Row]:
-    """The table, cell by cell, from full-length runs by the paper's recipe alone."""
+def accuracy_rows(
+    results: Sequence[Result], wanted: Sequence[tuple[str, str]], *, epochs: int | None = None
+) -> list[Row]:
+    """The table, cell by cell, from full-length runs by the paper's recipe alone, or from those of some epochs."""
+    changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
     rows = []
     for model, dataset in wanted:
         cell = paper.tables()["accuracy"][model][dataset]
         for activation in ACTIVATIONS:
-            recipe = default_recipe(model, dataset, activation=activation)
+            recipe = default_recipe(model, dataset, activation=activation, **changes)
             found = by_recipe(results, recipe)
             spread = Spread.of([result.scores.last for result in found]) if found else None
             rows.append(

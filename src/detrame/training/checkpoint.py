@@ -21,6 +21,7 @@ class Progress:
         losses: of the current epoch's steps so far.
         correct: training images of the current epoch classified rightly so far.
         seconds: spent training before now, over all sittings.
+        together: the most runs that have shared the device with this one in any of them, itself included.
     """
 
     epoch: int = 0
@@ -28,6 +29,7 @@ class Progress:
     losses: list[float] = field(default_factory=list)
     correct: int = 0
     seconds: float = 0.0
+    together: int = 1
 
 
 def save(path: Path, step: Step, progress: Progress) -> None:

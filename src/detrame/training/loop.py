@@ -22,10 +22,11 @@ from detrame.errors import Failure
 from detrame.inference import Predictor, accuracy
 from detrame.training import checkpoint
 from detrame.training.checkpoint import Progress
+from detrame.training.environment import describe
 from detrame.training.files import append_text, sync, write_tensors, write_text
 from detrame.training.recipe import Recipe
 from detrame.training.rounds import Rounds, Wanted
-from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, prepare
+from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, note_resumption, prepare
 from detrame.training.step import Batch, Step, Taken
 
 OnEpoch = Callable[[Run, Epoch], None]
@@ -100,7 +101,9 @@ def resume_all(
     for group in [on_gpu, *([run] for run in unfinished if run not in on_gpu)]:
         with _held(group), _signals_noted(deadline) as stop:
             left = [run for run in group if not run.finished]  # as another process may have made it while we waited
-            trainings = [_Training(run, checkpoint_every, on_epoch, stop, together=len(left)) for run in left]
+            trainings = [_Training(run, checkpoint_every, on_epoch, stop) for run in left]
+            for training in trainings:
+                training.progress.together = max(training.progress.together, len(trainings))
             failures += _side_by_side(trainings)
         for failure in failures:
             if isinstance(failure, Stopped):
@@ -226,11 +229,9 @@ class _Training:
         checkpoint_every: int,
         on_epoch: OnEpoch | None,
         stop: threading.Event,
-        *,
-        together: int,
     ) -> None:
         self.run, self.recipe, self.device = run, run.recipe, _device(run)
-        self.checkpoint_every, self.on_epoch, self.stop, self.together = checkpoint_every, on_epoch, stop, together
+        self.checkpoint_every, self.on_epoch, self.stop = checkpoint_every, on_epoch, stop
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
         with self.on_stream():
             self._build(run.dataset())
@@ -263,6 +264,8 @@ class _Training:
         )
         self.images = len(train)
         self.progress = self._restored()
+        if self.progress != Progress():
+            note_resumption(self.run, self.progress.epoch, describe(dataset, self.run.environment["device"]))
 
     def _restored(self) -> Progress:
         """The progress of the last checkpoint, or none; lines of epochs that will be done again are dropped."""
@@ -349,7 +352,7 @@ class _Training:
             validation_accuracy=scores[1] if self.recipe.validation else None,
             seconds=progress.seconds,
         )
-        self.progress = Progress(epoch=progress.epoch + 1, seconds=progress.seconds)
+        self.progress = Progress(epoch=progress.epoch + 1, seconds=progress.seconds, together=progress.together)
         return epoch
 
     def _checkpoint(self) -> None:
@@ -367,7 +370,7 @@ class _Training:
             validation=last.validation_accuracy,
             parameters=sum(p.numel() for p in self.model.parameters()),
             seconds=last.seconds,
-            together=self.together,
+            together=self.progress.together,
         )
         result = json.dumps(dataclasses.asdict(scores), indent=2) + "\n"
         metadata = {"recipe": self.recipe.to_json(), "scores": result}

@@ -1,7 +1,7 @@
 """One folder a run: what was asked, where it ran, how it went, and the weights.
 
 recipe.json        the resolved recipe
-environment.json   versions, hardware, commit, data; the format of this folder
+environment.json   versions, hardware, commit, data, and what of it changed where the run was resumed; this format
 metrics.jsonl      one line an epoch
 checkpoint.safetensors   the state to resume from, while the run is not finished
 weights.safetensors, result.json   when it is
@@ -46,7 +46,7 @@ class Epoch:
 class Scores:
     """What a finished run reports; the last epoch's accuracy is the headline, the best one stands beside it.
 
-    The seconds are those of a clock on the wall: with `together` above 1, other runs shared the device all the while.
+    The seconds are those of a clock on the wall: with `together` above 1, as many runs, or fewer, shared the device.
     """
 
     last: float
@@ -163,6 +163,17 @@ def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
     except OSError as error:
         raise Failure(f"cannot make the folder {path} ({error.strerror}): choose another --out") from error
     return Run(path)
+
+
+def note_resumption(run: Run, epoch: int, now: dict[str, Any]) -> None:
+    """Add to the environment of a run that goes on after `epoch` epochs what is `now` not as it was before."""
+    resumed = run.environment.get("resumed", [])
+    before = run.environment.copy()
+    for earlier in resumed:
+        before |= earlier
+    if changed := {name: value for name, value in now.items() if value != before.get(name)}:
+        environment = run.environment | {"resumed": [*resumed, {"epoch": epoch, **changed}]}
+        write_text(run.path / "environment.json", json.dumps(environment, indent=2) + "\n")
 
 
 def epoch_line(epoch: Epoch) -> str:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from detrame.cli.arguments import AsJson, Device, names, numbers
-from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Epochs, Models, Results, Seeds, Show
+from detrame.cli.arguments import AsJson, Device, names
+from detrame.cli.reproduce.options import Budget, Dataset, DryRun, Epochs, Models, Results, Seeds, Show, seeds_of
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_accuracy, print_document
 
@@ -11,7 +11,7 @@ from detrame.cli.show import print_accuracy, print_document
 def accuracy(
     dataset: Dataset = None,
     models: Models = None,
-    seeds: Seeds = "0",
+    seeds: Seeds = None,
     epochs: Epochs = None,
     budget: Budget = None,
     dry_run: DryRun = False,
@@ -22,6 +22,8 @@ def accuracy(
 ) -> None:
     """Train what the accuracy table still lacks, and print the paper's figures beside ours.
 
+    Networks are trained in the order in which they are named, or the longest first; on a GPU, several side by side.
+
     Examples:
 
         detrame reproduce accuracy --show
@@ -31,11 +33,12 @@ def accuracy(
     from detrame.experiments import reproduce as tables
 
     cells = tables.cells(dataset, names("--models", models))
-    wanted = tables.recipes(cells, numbers("--seeds", seeds), epochs=epochs)
+    order = cells if models else tables.longest_first(cells)
+    wanted = tables.recipes(order, seeds_of(seeds, show=show), epochs=epochs)
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
     if found is None:
         return
-    rows = tables.accuracy_rows(found, cells)
+    rows = tables.accuracy_rows(found, cells, epochs=epochs)
     if as_json:
         print_document([vars(row) | {"verdict": row.verdict} for row in rows if row.n])
     else:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show
+from detrame.cli.arguments import AsJson, Device
+from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, seeds_of
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_changes, print_document
 from detrame.errors import Failure
@@ -15,7 +15,7 @@ from detrame.errors import Failure
 def changes(
     model: Annotated[str, typer.Option(help="A network of the paper.")] = "wideresnet16_8",
     dataset: Annotated[str, typer.Option(help="A data set of the table.")] = "cifar10",
-    seeds: Seeds = "0",
+    seeds: Seeds = None,
     epochs: Annotated[int | None, typer.Option(help="Of each run. [default: 30]")] = None,
     budget: Budget = None,
     dry_run: DryRun = False,
@@ -38,7 +38,7 @@ def changes(
     reproduce.cells(dataset, [model])  # which says so if the paper has no such network or data
     wanted = [
         recipe
-        for seed in numbers("--seeds", seeds)
+        for seed in seeds_of(seeds, show=show)
         for pair in table.recipes(model, dataset, seed, epochs=epochs).values()
         for recipe in pair
     ]

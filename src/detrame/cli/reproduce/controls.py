@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from detrame.cli.arguments import AsJson, Device, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Epochs, Results, Seeds, Show
+from detrame.cli.arguments import AsJson, Device
+from detrame.cli.reproduce.options import Budget, DryRun, Epochs, Results, Seeds, Show, seeds_of
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_controls, print_document
 
 
 def controls(
-    seeds: Seeds = "0",
+    seeds: Seeds = None,
     epochs: Epochs = None,
     budget: Budget = None,
     dry_run: DryRun = False,
@@ -30,11 +30,11 @@ def controls(
     """
     from detrame.experiments.controls import control_recipes, control_rows
 
-    wanted = control_recipes(numbers("--seeds", seeds), epochs=epochs)
+    wanted = control_recipes(seeds_of(seeds, show=show), epochs=epochs)
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
     if found is None:
         return
-    rows = control_rows(found)
+    rows = control_rows(found, epochs=epochs)
     if as_json:
         print_document([vars(row) for row in rows if row.n])
     else:

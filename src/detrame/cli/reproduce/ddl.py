@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device, names, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show
+from detrame.cli.arguments import AsJson, Device, names
+from detrame.cli.reproduce.options import Budget, DryRun, Methods, Results, Seeds, Show, seeds_of
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_ddl, print_document
 
@@ -16,7 +16,7 @@ def ddl(
         str | None, typer.Option(help="cifar10, cifar100 or digits. [default: cifar10; with --show, all]")
     ] = None,
     methods: Methods = None,
-    seeds: Seeds = "0",
+    seeds: Seeds = None,
     epochs: Annotated[int | None, typer.Option(help="Of each run; the table says it. [default: 20]")] = None,
     budget: Budget = None,
     dry_run: DryRun = False,
@@ -39,7 +39,7 @@ def ddl(
     trained_on = dataset or table.DATASETS[0]
     wanted = [
         table.recipe_of(method, trained_on, epochs=epochs, seed=seed)
-        for seed in numbers("--seeds", seeds)
+        for seed in seeds_of(seeds, show=show)
         for method in chosen
     ]
     found = results_of(
@@ -56,7 +56,7 @@ def ddl(
     if found is None:
         return
     shown = table.DATASETS if show and dataset is None else [trained_on]
-    rows = [row for name in shown for row in table.rows(found, name, chosen)]
+    rows = [row for name in shown for row in table.rows(found, name, chosen, epochs=epochs)]
     if as_json:
         print_document([vars(row) for row in rows if row.n])
     else:

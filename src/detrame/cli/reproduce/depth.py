@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, names, numbers
-from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show
+from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, seeds_of
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_depth, print_document
 from detrame.errors import Failure
@@ -21,7 +21,7 @@ def depth(
         ),
     ] = None,
     depths: Annotated[str | None, typer.Option(metavar="3,6,...", help="Some depths. [default: 3 to 36]")] = None,
-    seeds: Seeds = "0",
+    seeds: Seeds = None,
     epochs: Annotated[int | None, typer.Option(help="Of each run. [default: 12 on digits, 5 on CIFAR-10]")] = None,
     budget: Budget = None,
     dry_run: DryRun = False,
@@ -48,7 +48,7 @@ def depth(
     chosen = names("--methods", methods) or table.METHODS
     wanted = [
         table.recipe_of(method, number, dataset, epochs=epochs, seed=seed)
-        for seed in numbers("--seeds", seeds)
+        for seed in seeds_of(seeds, show=show)
         for number in layers
         for method in chosen
     ]

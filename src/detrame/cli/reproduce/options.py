@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from detrame.cli.arguments import numbers
 from detrame.errors import Failure, OutOfTime
 
 
@@ -33,8 +34,8 @@ Models = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", help="Some 
 Methods = Annotated[
     str | None, typer.Option(metavar="NAME,NAME,...", help="Some of relu, lista, slstm, qmetric, ddl. [default: all]")
 ]
-Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One run for each.")]
-Epochs = Annotated[int | None, typer.Option(help="Shorter runs than the paper's; the table leaves them out.")]
+Seeds = Annotated[str | None, typer.Option(metavar="0,1,...", help="One run for each. [default: 0]")]
+Epochs = Annotated[int | None, typer.Option(help="Shorter runs than the paper's, in a table of their own.")]
 Budget = Annotated[
     float | None, typer.Option(callback=_above_0, metavar="MINUTES", help="Stop cleanly after this time.")
 ]
@@ -59,3 +60,17 @@ def need_stored(results: Path) -> None:
     """A Failure if there is no folder of results to show."""
     if not results.is_dir():
         raise Failure(f"{results} has no results: it does not exist; name the folder that has them with --results")
+
+
+def seeds_of(text: str | None, *, show: bool) -> list[int]:
+    """The seeds to run, the first unless some are given; a ValueError for some beside --show, which has them all."""
+    if show and text is not None:
+        raise ValueError("--show prints what is stored of every seed: leave --seeds out")
+    return numbers("--seeds", "0" if text is None else text)
+
+
+def refuse_to_run(budget: float | None, device: str) -> None:
+    """A ValueError for options that say how to run, beside --show, which runs nothing."""
+    if budget is not None or device != "auto":
+        given = "--budget" if budget is not None else "--device"
+        raise ValueError(f"--show prints what is stored and runs nothing: leave {given} out")

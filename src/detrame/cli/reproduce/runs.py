@@ -1,10 +1,10 @@
 """Training what a table lacks, or listing it, or neither: what the tables made of runs share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from detrame.cli.reproduce.options import need_stored, tell_left
+from detrame.cli.reproduce.options import need_stored, refuse_to_run, tell_left
 from detrame.cli.show import epochs_shown, print_document
 from detrame.errors import OutOfTime
 
@@ -28,20 +28,23 @@ def results_of(
     timed: "Callable[[Run], dict[str, float]] | None" = None,
 ) -> "list[Result] | None":
     """All that is stored of a table once its missing runs are trained, or with `show` as it is; None for a dry run."""
-    from detrame.experiments.reproduce import missing
+    from detrame.experiments.lacking import missing
     from detrame.experiments.results import stored
+    from detrame.training import pick_device
 
+    if show:
+        refuse_to_run(budget, device)
+        need_stored(results)
+        return stored(results, table=table)
+    pick_device(device)  # which says so if it is not there
     if dry_run:
         _list_missing(wanted, results, table, as_json=as_json)
         return None
-    if show:
-        need_stored(results)
-    else:
-        try:
-            _train_missing(wanted, results, device, budget, table, timed, quiet=as_json)
-        except OutOfTime as stopped:
-            left = missing(wanted, results, table=table)
-            tell_left(stopped, f"{len(left)} of {len(wanted)} runs")
+    try:
+        _train_missing(wanted, results, device, budget, table, timed, quiet=as_json)
+    except OutOfTime as stopped:
+        left = missing(wanted, results, table=table)
+        tell_left(stopped, f"{len(left)} of {len(wanted)} runs, which --dry-run lists")
     return stored(results, table=table)
 
 
@@ -56,10 +59,10 @@ def _train_missing(
     quiet: bool,
 ) -> None:
     """Train those of the runs that have no stored result in a table, and tell each accuracy as it comes."""
-    from detrame.experiments import reproduce as tables
+    from detrame.experiments import lacking
     from detrame.experiments.results import result_name
 
-    left = tables.missing(wanted, results, table=table)
+    left = lacking.missing(wanted, results, table=table)
 
     def tell(run: "Run") -> None:
         if quiet:
@@ -69,7 +72,7 @@ def _train_missing(
         print(f"{result_name(run.recipe)}: {score}")
 
     with epochs_shown(sum(recipe.epochs for recipe in left), quiet=quiet) as on_epoch:
-        tables.run_missing(
+        lacking.run_missing(
             wanted,
             results,
             FOLDER / table,
@@ -83,27 +86,53 @@ def _train_missing(
 
 
 def _list_missing(wanted: "list[Recipe]", results: Path, table: str, *, as_json: bool) -> None:
-    """Those of the runs that have no stored result in a table, with the time they may take.
+    """Those of the runs that have no stored result in a table, with the time that they may still take.
 
     That is what its measured steps add up to where there are some, and else what runs of the same network took.
     """
-    from detrame.experiments import reproduce as tables
+    from detrame.experiments import lacking
     from detrame.experiments.results import result_name, stored
     from detrame.experiments.timing import by_steps
 
     known = stored(results, table=table)
-    left = tables.missing(wanted, results, table=table)
-    expected = {
-        result_name(recipe): by_steps(recipe, results) or tables.expected_time(recipe, known) for recipe in left
-    }
+    rows: list[_Lacking] = []
+    for recipe in lacking.missing(wanted, results, table=table):
+        seconds, hardware = by_steps(recipe, results) or lacking.expected_time(recipe, known) or (None, None)
+        done = lacking.epochs_done(recipe, FOLDER / table)
+        left = None if seconds is None else seconds * (1 - done / recipe.epochs)
+        rows.append(_Lacking(result_name(recipe), done, left, hardware))
     if as_json:
-        times = [(name, *(time or (None, None))) for name, time in expected.items()]
-        print_document([{"run": run, "expected_seconds": seconds, "hardware": on} for run, seconds, on in times])
+        print_document([row._asdict() for row in rows])
         return
-    for name, time in expected.items():
-        print(f"{name}: " + (f"about {_said(time[0])} on {time[1]}" if time else "never run before"))
-    print(f"{len(expected)} of {len(wanted)} runs are missing")
+    for row in rows:
+        print(row)
+    print(f"{len(rows)} of {len(wanted)} runs are missing{_in_all(rows)}")
+
+
+class _Lacking(NamedTuple):
+    """A run that is missing, and how long what it lacks may take, if that is known."""
+
+    run: str
+    epochs_done: int
+    expected_seconds: float | None
+    hardware: str | None
+
+    def __str__(self) -> str:
+        known = f"about {_said(self.expected_seconds)} on {self.hardware}" if self.expected_seconds is not None else ""
+        begun = f"goes on after epoch {self.epochs_done}" if self.epochs_done else ""
+        return f"{self.run}: {', '.join(filter(None, (begun, known))) or 'never run before'}"
+
+
+def _in_all(rows: Sequence[_Lacking]) -> str:
+    """The time of all together, one after another, as far as it is known."""
+    known = [row.expected_seconds for row in rows if row.expected_seconds is not None]
+    if len(known) < 2:
+        return ""
+    unknown = len(rows) - len(known)
+    return f": about {_said(sum(known))} one after another" + (f", without {unknown} never run before" * bool(unknown))
 
 
 def _said(seconds: float) -> str:
-    return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"
+    if seconds >= 60:
+        return f"{seconds / 60:.1f} minutes"
+    return f"{seconds:.0f} second{'s' * (round(seconds) != 1)}"

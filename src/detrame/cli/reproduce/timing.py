@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from detrame.cli.arguments import AsJson, Device, names
 from detrame.cli.reproduce.options import Budget, DryMeasurement, Models, Results, Show, need_stored, tell_left
@@ -10,6 +13,7 @@ from detrame.errors import OutOfTime
 
 
 def timing(
+    dataset: Annotated[str, typer.Option(help="The paper has times of cifar10 alone.")] = "cifar10",
     models: Models = None,
     budget: Budget = None,
     dry_run: DryMeasurement = False,
@@ -33,6 +37,8 @@ def timing(
     from detrame.experiments import bench
     from detrame.experiments.timing import rows
 
+    if dataset != "cifar10":
+        raise ValueError(f"the paper has no times on {dataset}: they are of cifar10 alone")
     wanted = names("--models", models)
     hardware = None if device == "auto" else bench.setting_on(device).hardware
     if not show:

@@ -1,0 +1,118 @@
+"""The runs that a table still lacks: which they are, how long they may take, and how they are trained."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from time import monotonic
+
+from detrame.data.catalogue import entry
+from detrame.errors import Failure, OutOfTime
+from detrame.experiments.results import Result, record, result_name, stored
+from detrame.training import OnEpoch, Recipe, Run, load, pick_device, plan, resume_all
+from detrame.training.loop import Stopped
+
+# How many networks train side by side on a GPU: enough to fill it, few enough that an interruption costs little.
+TOGETHER = 6
+
+
+def missing(wanted: Sequence[Recipe], results: Path, *, table: str = "accuracy") -> list[Recipe]:
+    """Those of the runs that have no stored result in a table."""
+    done = {result.recipe for result in stored(results, table=table)}
+    return [recipe for recipe in wanted if recipe not in done]
+
+
+def run_missing(
+    wanted: Sequence[Recipe],
+    results: Path,
+    runs: Path,
+    *,
+    table: str = "accuracy",
+    timed: Callable[[Run], dict[str, float]] | None = None,
+    device: str = "auto",
+    minutes: float | None = None,
+    on_epoch: OnEpoch | None = None,
+    on_result: Callable[[Run], None] | None = None,
+) -> None:
+    """Train what has no result yet, resuming what was cut short, and store each result as it comes.
+
+    A run's folder is `runs` / the name of its result. With `timed`, which measures a finished run, no run shares the
+    device with another. After `minutes` it ends in OutOfTime. A run that fails is told of once the others are trained.
+    """
+    end = math.inf if minutes is None else monotonic() + 60 * minutes
+    failures = []
+    for group in groups(missing(wanted, results, table=table), TOGETHER if timed is None else 1):
+        if minutes is not None and monotonic() >= end:
+            raise OutOfTime(minutes)
+        folders: list[Path] = []
+        try:
+            folders += [_folder(recipe, runs, device) for recipe in group]
+            resume_all(folders, checkpoint_every=10, on_epoch=on_epoch, minutes=(end - monotonic()) / 60)
+        except Stopped as stopped:
+            if minutes is not None and monotonic() >= end:
+                raise OutOfTime(minutes) from None
+            raise Stopped(stopped.where, "type the same again to go on") from None  # what goes on has to be stored too
+        except Failure as failure:
+            failures.append(failure)
+        finally:
+            for folder in folders:
+                if (run := load(folder)).finished:
+                    record(run, results, table=table, timing=timed(run) if timed else None)
+                    if on_result is not None:
+                        on_result(run)
+    if failures:
+        raise failures[0]
+
+
+def groups(left: Sequence[Recipe], at_most: int) -> list[list[Recipe]]:
+    """Runs to train side by side: of one data set, in their order, about as many in each group of it."""
+    of_dataset: dict[str, list[Recipe]] = {}
+    for recipe in left:
+        of_dataset.setdefault(recipe.dataset, []).append(recipe)
+    return [group for runs in of_dataset.values() for group in _parts(runs, math.ceil(len(runs) / at_most))]
+
+
+def _parts(runs: list[Recipe], count: int) -> list[list[Recipe]]:
+    return [runs[start:end] for start, end in pairwise(len(runs) * part // count for part in range(count + 1))]
+
+
+def _folder(recipe: Recipe, runs: Path, device: str) -> Path:
+    """The run's folder, made if it is not there; a Failure if it holds what cannot go on as asked."""
+    folder, asked = runs / result_name(recipe), pick_device(device)
+    if not (folder / "recipe.json").is_file():
+        return plan(recipe, folder, device=asked).path
+    run = load(folder)
+    if run.recipe != recipe:
+        raise Failure(f"{folder} holds a run of another recipe: move it away")
+    begun = run.environment["device"]
+    if begun.partition(":")[0] != asked.partition(":")[0] and not run.finished:
+        again = f"go on with --device {begun}, or move it away to begin again"
+        raise Failure(f"{folder} was begun on {begun}, not on {asked}: {again}")
+    return folder
+
+
+def epochs_done(recipe: Recipe, runs: Path) -> int:
+    """How many epochs a run that was cut short has behind it, by its last line; 0 for one that was never begun."""
+    folder = runs / result_name(recipe)
+    return len(load(folder).history) if (folder / "recipe.json").is_file() else 0
+
+
+def expected_time(recipe: Recipe, results: Sequence[Result]) -> tuple[float, str] | None:
+    """Seconds a run may take, as the same network took on the same data, by the epoch, and on which hardware."""
+    known = [result for result in results if _network(result.recipe) == _network(recipe)]
+    if not known:
+        return None
+    epoch = [_epoch_seconds(result) for result in known]
+    places = dict.fromkeys(result.environment["hardware"] for result in known)
+    return recipe.epochs * sum(epoch) / len(epoch), " and ".join(places)
+
+
+def _epoch_seconds(result: Result) -> float:
+    """Of training alone, where that was measured by itself; else with all that a run does besides."""
+    if seconds := result.timing.get("train_s_per_image_and_epoch"):
+        return seconds * (entry(result.recipe.dataset).counts[0] - result.recipe.validation)
+    return result.scores.seconds / result.scores.together / result.recipe.epochs
+
+
+def _network(recipe: Recipe) -> tuple[object, ...]:
+    return recipe.dataset, recipe.model, recipe.activation, recipe.iterations, recipe.width
