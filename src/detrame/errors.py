@@ -13,7 +13,7 @@ class OutOfTime(Failure):
     """The time that was given for the work is over; what is done is stored."""
 
     def __init__(self, minutes: float) -> None:
-        super().__init__(f"stopped after {minutes:g} minutes: type the same again to go on")
+        super().__init__(f"stopped after {minutes:g} minute{'s' * (minutes != 1)}: type the same again to go on")
 
 
 class TooLarge(ValueError):

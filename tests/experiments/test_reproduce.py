@@ -177,7 +177,7 @@ def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
         patch.setattr(lacking, "monotonic", lambda: next(clock))
         assert cli.run(spent) == 0
     captured = capsys.readouterr()
-    told = "stopped after 1 minutes: type the same again to go on; left: 2 of 2 runs, which --dry-run lists\n"
+    told = "stopped after 1 minute: type the same again to go on; left: 2 of 2 runs, which --dry-run lists\n"
     assert captured.err == told
     assert json.loads(captured.out) == []
     run = Path("runs/reproduce/accuracy/digits/plainnet3-relu-width0.05-2epochs-seed0")

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,8 @@ from detrame.training.files import write_tensors
 from detrame.training.runs import locked
 from detrame.training.step import Step
 from tests.training import tiny
+
+PART = f".checkpoint.safetensors.{os.getpid()}.part"
 
 
 def weights(run: Run | Path) -> dict[str, Tensor]:
@@ -135,6 +138,107 @@ def test_resuming_after_any_epoch_gives_the_same_bits(finished: Run, tmp_path: P
             assert not load(path).finished
     assert_same_bits(weights(path), weights(finished))
     assert without_seconds(load(path)) == without_seconds(finished)
+
+
+def test_epochs_done_again_have_one_line(finished: Run, tmp_path: Path) -> None:
+    path, seen = plan(tiny(epochs=4), tmp_path / "run", device="cpu").path, []
+
+    def interrupt(run: Run, epoch: Epoch) -> None:
+        seen.append(epoch.epoch)
+        if seen in ([1, 2], [1, 2, 1, 2, 3, 4]):  # before any checkpoint, and after that of the third
+            raise Interrupt
+
+    for _ in range(2):
+        with pytest.raises(Interrupt):
+            resume(path, checkpoint_every=3, on_epoch=interrupt)
+    resume(path)
+    assert without_seconds(load(path)) == without_seconds(finished)
+
+
+def test_a_resumed_run_says_what_was_no_longer_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = plan(tiny(epochs=4), tmp_path / "run", device="cpu").path
+    begun = load(path).environment
+
+    def interrupt(run: Run, epoch: Epoch) -> None:
+        raise Interrupt
+
+    for commit in ("aaa", "bbb", "bbb"):
+        monkeypatch.setenv("DETRAME_COMMIT", commit)
+        with pytest.raises(Interrupt):
+            resume(path, on_epoch=interrupt)
+    monkeypatch.setenv("DETRAME_COMMIT", "ccc")
+    run = resume(path)
+    noted = [{"epoch": 1, "commit": "bbb"}, {"epoch": 3, "commit": "ccc"}]
+    assert load(run.path).environment == begun | {"resumed": noted}
+
+
+def test_the_most_that_ever_shared_the_device_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (plan(tiny(seed=seed), tmp_path / str(seed), device="cpu") for seed in range(2))
+
+    def begun(trainings: list[loop._Training]) -> list[Failure]:
+        for training in trainings:
+            training._checkpoint()
+        return []
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_side_by_side", begun)
+        loop._trained([first, second], 1, None, threading.Event())
+    assert resume(first.path).scores.together == 2
+    assert train(tiny(), tmp_path / "alone", device="cpu").scores.together == 1
+
+
+def test_a_signal_between_two_runs_stops_the_second(tmp_path: Path) -> None:
+    paths = [plan(tiny(seed=seed), tmp_path / str(seed), device="cpu").path for seed in range(2)]
+
+    def at_the_end(run: Run, epoch: Epoch) -> None:
+        if epoch.epoch == run.recipe.epochs:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Failure, match=f"stopped before {paths[1]}: continue with `detrame train --resume {tmp_path}`"):
+        loop.resume_all(paths, on_epoch=at_the_end)
+    assert [load(path).finished for path in paths] == [True, False]
+
+
+def test_a_second_signal_does_what_it_always_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(self: Step, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the second was noted too")
+
+    monkeypatch.setattr(Step, "__call__", twice)
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny(), tmp_path / "run", device="cpu")
+
+
+def test_a_damaged_run_does_not_keep_the_others_from_training(tmp_path: Path) -> None:
+    paths = [plan(tiny(seed=seed), tmp_path / str(seed), device="cpu").path for seed in range(2)]
+    (paths[0] / "checkpoint.safetensors").write_bytes(b"half of it")
+    with pytest.raises(Failure, match="cannot be read"):
+        loop.resume_all(paths)
+    assert load(paths[1]).finished
+
+
+def test_runs_side_by_side_in_this_folder_are_named_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert loop._common_folder([Path("a"), Path("b")]) == "."
+
+
+def test_two_processes_that_write_one_file_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "result.json"
+
+    def slowly(temporary: Path) -> None:
+        with temporary.open("w") as file:
+            file.write("one ")
+            file.flush()
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "getpid", lambda: -1)
+                files.write_text(path, "another")
+            assert path.read_text() == "another"
+            file.write("whole")
+
+    files.write_whole(path, slowly)
+    assert path.read_text() == "one whole"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -293,7 +397,7 @@ def test_metrics_are_on_the_disk_before_a_checkpoint_and_no_more_often(
     synced: list[tuple[str, int]] = []
 
     def note(path: Path) -> None:
-        if path.name in ("metrics.jsonl", ".checkpoint.safetensors.part"):
+        if path.name in ("metrics.jsonl", PART):
             synced.append((path.name, len((path.parent / "metrics.jsonl").read_text().splitlines())))
 
     run = plan(tiny(epochs=5), tmp_path / "run")
@@ -301,9 +405,7 @@ def test_metrics_are_on_the_disk_before_a_checkpoint_and_no_more_often(
     resume(run.path, checkpoint_every=2)
     checkpoints = [epochs for name, epochs in synced if name != "metrics.jsonl"]
     assert checkpoints == [2, 4, 5]
-    assert synced == [
-        (name, epochs) for epochs in checkpoints for name in ("metrics.jsonl", ".checkpoint.safetensors.part")
-    ]
+    assert synced == [(name, epochs) for epochs in checkpoints for name in ("metrics.jsonl", PART)]
 
 
 def test_metrics_that_lag_behind_the_checkpoint(tmp_path: Path) -> None:
@@ -477,6 +579,29 @@ def test_momentum_comes_back_in_the_layout_of_its_parameter(tmp_path: Path) -> N
         kept = again.optimizer.state[theirs]["momentum_buffer"]
         assert kept.stride() == theirs.stride()
         assert torch.equal(kept, step.optimizer.state[ours]["momentum_buffer"])
+
+
+def test_random_numbers_of_a_gpu_go_on_where_they_were(tmp_path: Path) -> None:
+    """By generators of the CPU, which have the same calls."""
+
+    def fresh() -> tuple[Step, torch.Generator]:
+        step = Step(nn.Linear(2, 2), momentum=0.9, nesterov=False, weight_decay=0.0)
+        step.random = torch.Generator().manual_seed(3)
+        return step, step.random
+
+    step, random = fresh()
+    torch.rand(5, generator=random)
+    checkpoint.save(tmp_path / "c.safetensors", step, checkpoint.Progress())
+    again, restored = fresh()
+    checkpoint.restore(tmp_path / "c.safetensors", again)
+    assert torch.equal(torch.rand(5, generator=restored), torch.rand(5, generator=random))
+
+
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
+    path = plan(tiny(epochs=1), tmp_path / "run", device="cpu").path
+    (path / ".checkpoint.safetensors.1.part").write_bytes(b"half of it")
+    resume(path)
+    assert not list(path.glob(".*.part"))
 
 
 def test_only_recipes_are_trained(tmp_path: Path) -> None:

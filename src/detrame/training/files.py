@@ -14,7 +14,7 @@ from detrame.errors import Failure
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, and put it in place once it is on the disk."""
-    temporary = path.with_name(f".{path.name}.part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")  # of this process: another may write it too
     try:
         write(temporary)
         _wait_for_disk(temporary)

@@ -97,20 +97,39 @@ def resume_all(
     unfinished = [run for run in map(load, paths) if not run.finished]
     on_gpu = [run for run in unfinished if _device(run).type == "cuda"]
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    groups = [group for group in (on_gpu, *([run] for run in unfinished if run not in on_gpu)) if group]
     failures: list[Failure] = []
-    for group in [on_gpu, *([run] for run in unfinished if run not in on_gpu)]:
-        with _held(group), _signals_noted(deadline) as stop:
-            left = [run for run in group if not run.finished]  # as another process may have made it while we waited
-            trainings = [_Training(run, checkpoint_every, on_epoch, stop) for run in left]
-            for training in trainings:
-                training.progress.together = max(training.progress.together, len(trainings))
-            failures += _side_by_side(trainings)
-        for failure in failures:
-            if isinstance(failure, Stopped):
-                raise Stopped(failure.where, f"continue with `detrame train --resume {_common_folder(paths)}`")
+    with _signals_noted(deadline) as stop:
+        for number, group in enumerate(groups):
+            if number and stop.is_set():  # after the last step of the group before
+                failures.append(Stopped(f"stopped before {group[0].path}"))
+            else:
+                with _held(group):
+                    failures += _trained(group, checkpoint_every, on_epoch, stop)
+            for failure in failures:
+                if isinstance(failure, Stopped):
+                    again = f"continue with `detrame train --resume {_common_folder(paths)}`"
+                    raise Stopped(failure.where, again)
     if failures:
         raise failures[0]
     return [load(path) for path in paths]
+
+
+def _trained(
+    group: Sequence[Run], checkpoint_every: int, on_epoch: OnEpoch | None, stop: threading.Event
+) -> list[Failure]:
+    """Train runs side by side; return the failures of those that failed, and train the others all the same."""
+    trainings, failures = [], []
+    for run in group:
+        if run.finished:  # as another process may have made it while we waited
+            continue
+        try:
+            trainings.append(_Training(run, checkpoint_every, on_epoch, stop))
+        except Failure as failure:
+            failures.append(failure)
+    for training in trainings:
+        training.progress.together = max(training.progress.together, len(trainings))
+    return failures + _side_by_side(trainings)
 
 
 class Stopped(Failure):
@@ -124,7 +143,7 @@ class Stopped(Failure):
 def _common_folder(paths: Sequence[str | Path]) -> str:
     """Below which all of them are, as they were named, which may be in two ways."""
     absolute = any(Path(path).is_absolute() for path in paths)
-    return os.path.commonpath([Path(path).absolute() if absolute else path for path in paths])
+    return os.path.commonpath([Path(path).absolute() if absolute else path for path in paths]) or "."
 
 
 def _device(run: Run) -> torch.device:

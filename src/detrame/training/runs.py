@@ -189,6 +189,8 @@ def locked(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise Failure(f"{path} is being trained by another process: wait for it, or stop it") from error
+        for half in path.glob(".*.part"):  # written by a process that was killed
+            half.unlink()
         yield
 
 

@@ -165,3 +165,4 @@ def unchanged(steps: "Sequence[Step]") -> Iterator[None]:
                 tensor.copy_(value)
         for random, state in randoms:
             random.set_state(state)
+        torch.cuda.synchronize(device)  # nor do these streams wait for what puts it back
