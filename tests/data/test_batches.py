@@ -2,9 +2,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from torch.nn import functional as F
 
 from detrame.data import Batches, Split
-from detrame.data.augment import Plan, augmented, epoch_plan, pad
+from detrame.data.augment import Plan, augmented, epoch_plan, pad, reflect
 
 MEAN = (0.2, 0.4, 0.9)
 
@@ -57,6 +58,17 @@ def test_an_epoch_serves_what_its_plan_says() -> None:
     ]
     torch.testing.assert_close(pixels, torch.from_numpy(np.stack(expected)).float() / 255, rtol=0, atol=1e-7)
     assert torch.equal(torch.cat([y for _, y in served]), plan.order)
+
+
+@pytest.mark.parametrize("padding", [1, 3])
+def test_without_a_colour_borders_mirror_the_image(padding: int) -> None:
+    split = images(6)
+    expected = F.pad(split.images.float(), (padding,) * 4, mode="reflect")
+    assert torch.equal(reflect(split.images, padding).float(), expected)
+    batches = Batches(split, 6, seed=1, crop_padding=padding)
+    plan = batches.plan(0)
+    ((served, _),) = batches.epoch(0, as_float=False)
+    assert torch.equal(served.float(), augmented(expected, plan, (5, 4)))
 
 
 def test_an_epoch_made_ahead_of_time_is_the_same() -> None:
@@ -134,6 +146,5 @@ def test_wrong_arguments_are_named() -> None:
         Batches(split, 0, seed=0)
     with pytest.raises(ValueError, match="crop_padding must be at least 0, got -1"):
         Batches(split, 1, seed=0, crop_padding=-1)
-    for mean in (None, (0.5,)):
-        with pytest.raises(ValueError, match="crops need the mean pixel, 3 numbers"):
-            Batches(split, 1, seed=0, crop_padding=1, mean=mean)
+    with pytest.raises(ValueError, match="the mean pixel has 3 numbers here"):
+        Batches(split, 1, seed=0, crop_padding=1, mean=(0.5,))

@@ -217,6 +217,10 @@ def test_commits_are_shortened_and_absent_facts_are_said(runs: Runs) -> None:
         assert facts["Hardware"] == "unknown"
         assert facts["Written"] == "2026-01-02"
         assert facts["Runs"] == "1, with seed 0"
+        resumed = [{"epoch": 1, "commit": "fedcba9876543210"}, {"epoch": 3, "hardware": "another"}]
+        run.__dict__["environment"] = {"commit": "0123456789abcdef", "hardware": "one", "resumed": resumed}
+        facts = dict(wording.facts([comparison], date(2026, 1, 2)))
+        assert (facts["Commit"], facts["Hardware"]) == ("0123456; fedcba9", "one; another")
         run.__dict__["environment"] = {}
         assert dict(wording.facts([comparison], date(2026, 1, 2)))["Commit"] == "unknown"
     finally:

@@ -150,10 +150,11 @@ def small_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["reproduce", "accuracy", "--dry-run", "--json"]) == 0
     listed = [row["run"] for row in json.loads(capsys.readouterr().out)]
-    assert listed == [f"digits/plainnet3-{activation}-width0.05-2epochs-seed0" for activation in ("relu", "qmetric")]
+    relu, qmetric = map(result_name, recipes([("plainnet3", "digits")], [0]))
+    assert listed == [relu, qmetric]
     assert cli.run(["reproduce", "accuracy", "--device", "cpu"]) == 0
     out = capsys.readouterr().out
-    assert "digits/plainnet3-relu-width0.05-2epochs-seed0: " in out
+    assert f"{relu}: " in out
     assert "not reproduced" in out
     assert cli.run(["reproduce", "accuracy", "--dry-run"]) == 0
     assert capsys.readouterr().out == "0 of 2 runs are missing\n"
@@ -180,7 +181,8 @@ def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
     told = "stopped after 1 minute: type the same again to go on; left: 2 of 2 runs, which --dry-run lists\n"
     assert captured.err == told
     assert json.loads(captured.out) == []
-    run = Path("runs/reproduce/accuracy/digits/plainnet3-relu-width0.05-2epochs-seed0")
+    relu, _ = recipes([("plainnet3", "digits")], [0])
+    run = Path("runs/reproduce/accuracy") / result_name(relu)
     assert (run / "checkpoint.safetensors").exists()
     assert stored(Path("results")) == []
     run_missing(recipes([("plainnet3", "digits")], [0]), Path("results"), Path("runs/reproduce/accuracy"), device="cpu")
@@ -334,8 +336,9 @@ def test_networks_of_which_nothing_is_stored(table: str, tmp_path: Path, capsys:
 
 def test_the_stored_results_of_this_repository_are_whole() -> None:
     folder = Path(__file__).parents[2] / "results"
-    for found in stored(folder):
-        assert found.recipe.epochs == len(found.test_accuracy)
-        assert found.scores.last == pytest.approx(found.test_accuracy[-1], abs=1e-3)
-        assert found.environment["commit"]
-        assert (folder / "accuracy" / f"{result_name(found.recipe)}.json").exists()
+    for table in ("accuracy", "changes", "ddl", "depth"):
+        for found in stored(folder, table=table):
+            assert found.recipe.epochs == len(found.test_accuracy)
+            assert found.scores.last == pytest.approx(found.test_accuracy[-1], abs=1e-3)
+            assert found.environment["commit"]
+            assert (folder / table / f"{result_name(found.recipe)}.json").exists()

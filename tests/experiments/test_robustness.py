@@ -296,7 +296,7 @@ def test_a_call_cut_short_loses_one_strength_at_most(
     run = partial(tables.run_missing, [network], ["uap-gradient"], settings, on_digits, device="cpu", minutes=1)
     clock = iter([0.0] * 5 + [61.0])  # the second of three radii is not done when the time is over
     monkeypatch.setattr(tables, "monotonic", lambda: next(clock))
-    with pytest.raises(Failure, match="stopped after 1 minutes"):
+    with pytest.raises(Failure, match="stopped after 1 minute"):
         run()
     assert [figure.radius for figure in stored(on_digits, "uap-gradient")[0].figures] == [0.05, 0.05]
     assert len(tables.missing([network], ["uap-gradient"], settings, on_digits)) == 1

@@ -89,17 +89,17 @@ def print_controls(rows: "Sequence[Control]") -> None:
 
 
 def print_changes(rows: "Sequence[Change]") -> None:
-    """What each change came to with either activation, on held-out training images."""
+    """What each change came to with either activation, all scored on images of one kind."""
     from detrame.experiments.spread import Spread
 
     table = _table("change", "network")
-    for heading in ("held out, %", "seeds"):
+    for heading in ("accuracy, %", "seeds"):
         table.add_column(heading, justify="right")
     for row in rows:
         accuracy = "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2)
         table.add_row(row.change.replace("-", " "), _network(row), accuracy, str(row.n or ""))
     _print(table)
-    print(f"On {rows[0].dataset}, {rows[0].epochs} epochs, scored on training images that were held out.")
+    print(f"On {rows[0].dataset}; epochs: {rows[0].epochs}; scored on {rows[0].scored_on}.")
 
 
 def print_robustness(rows: "Sequence[RobustnessRow]") -> None:

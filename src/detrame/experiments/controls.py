@@ -96,7 +96,6 @@ def control_rows(results: Sequence[Result], *, epochs: int | None = None) -> lis
 
 
 def _row(recipe: Recipe, matched: str | None, found: Sequence[Result]) -> Control:
-    spread = Spread.of([result.scores.last for result in found]) if found else None
     return Control(
         model=recipe.model,
         dataset=recipe.dataset,
@@ -104,8 +103,6 @@ def _row(recipe: Recipe, matched: str | None, found: Sequence[Result]) -> Contro
         matched=matched,
         width=recipe.width,
         **network_cost(recipe)._asdict(),
-        mean=spread.mean if spread else None,
-        std=spread.std if spread else None,
-        n=len(found),
+        **Spread.fields([result.scores.last for result in found]),
         epochs=recipe.epochs,
     )

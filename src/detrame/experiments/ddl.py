@@ -111,7 +111,6 @@ def _is(recipe: Recipe, method: str, dataset: str) -> bool:
 
 
 def _row(method: str, recipe: Recipe, found: Sequence[Result]) -> Row:
-    spread = Spread.of([result.scores.last for result in found]) if found else None
     train = _mean(found, "train_s_per_image_and_epoch")
     paper_train, paper_test = _paper_times(method, recipe.dataset)
     return Row(
@@ -120,9 +119,7 @@ def _row(method: str, recipe: Recipe, found: Sequence[Result]) -> Row:
         activation=recipe.activation,
         iterations=recipe.iterations,
         paper=_paper_accuracy(method, recipe.dataset),
-        mean=spread.mean if spread else None,
-        std=spread.std if spread else None,
-        n=len(found),
+        **Spread.fields([result.scores.last for result in found]),
         epochs=recipe.epochs,
         parameters=found[0].scores.parameters if found else None,
         train_s_per_image=None if train is None else PAPER_EPOCHS * train,

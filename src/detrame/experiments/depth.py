@@ -68,16 +68,13 @@ def rows(
 
 
 def _row(depth: int, recipe: Recipe, found: Sequence[Result]) -> Row:
-    spread = Spread.of([result.scores.last for result in found]) if found else None
     return Row(
         model=recipe.model,
         dataset=recipe.dataset,
         activation=recipe.activation,
         depth=depth,
         width=recipe.width,
-        mean=spread.mean if spread else None,
-        std=spread.std if spread else None,
-        n=len(found),
+        **Spread.fields([result.scores.last for result in found]),
         epochs=recipe.epochs,
         parameters=found[0].scores.parameters if found else None,
         hardware="; ".join(dict.fromkeys(result.environment["hardware"] for result in found)) or None,

@@ -92,7 +92,6 @@ def accuracy_rows(
         for activation in ACTIVATIONS:
             recipe = default_recipe(model, dataset, activation=activation, **changes)
             found = by_recipe(results, recipe)
-            spread = Spread.of([result.scores.last for result in found]) if found else None
             rows.append(
                 Row(
                     model=model,
@@ -101,9 +100,7 @@ def accuracy_rows(
                     iterations=recipe.iterations,
                     paper=cell[activation],
                     paper_std=cell.get(f"{activation}_std"),
-                    mean=spread.mean if spread else None,
-                    std=spread.std if spread else None,
-                    n=len(found),
+                    **Spread.fields([result.scores.last for result in found]),
                     epochs=recipe.epochs,
                     parameters=found[0].scores.parameters if found else None,
                 )

@@ -28,13 +28,10 @@ class Result:
 
 
 def result_name(recipe: Recipe) -> str:
-    """The name under which a run's result is stored, below ``results/TABLE``.
-
-    A width other than 1 is part of it. Runs with held-out images compare recipes: what they change is part of theirs.
-    """
+    """The name under which a run's result is stored, below ``results/TABLE``: all that is not as usual is in it."""
     parts = [recipe.model, recipe.activation]
     parts += [f"width{recipe.width:.4g}"] if recipe.width != 1 else []
-    parts += _changed(recipe) if recipe.validation else []
+    parts += _changed(recipe)
     return f"{recipe.dataset}/{'-'.join(parts)}-{recipe.epochs}epochs-seed{recipe.seed}"
 
 

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NBSP = "\N{NO-BREAK SPACE}"
 
@@ -18,6 +18,11 @@ class Spread(NamedTuple):
     def of(cls, values: Sequence[float]) -> "Spread":
         """The spread of some figures."""
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+
+    @classmethod
+    def fields(cls, values: Sequence[float]) -> dict[str, Any]:
+        """The spread of figures of which there may be none yet, as the fields mean, std and n of a row."""
+        return cls.of(values)._asdict() if values else {"mean": None, "std": None, "n": 0}
 
     def text(self, digits: int) -> str:
         """``mean ± std``, or the mean alone."""

@@ -28,6 +28,14 @@ def describe(dataset: Dataset, device: str) -> dict[str, Any]:
     }
 
 
+def sittings(environment: dict[str, Any]) -> list[dict[str, Any]]:
+    """The environments that a run was trained in: the one it began in, and each in which it was resumed, if another."""
+    found = [environment]
+    for changed in environment.get("resumed", []):
+        found.append(found[-1] | changed)
+    return found
+
+
 def hardware(device: str) -> str:
     """The name of the processor that `device` stands for."""
     if torch.device(device).type == "cuda":

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from detrame.data import Batches, Dataset, holdout
+from detrame.data import Dataset, holdout
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
 from detrame.inference import Predictor, accuracy
@@ -273,14 +273,7 @@ class _Training:
         if recipe.validation:
             train, validation = holdout(dataset.train, recipe.validation, seed=recipe.seed)
             self.held_out.append(validation.to(device))
-        self.batches = Batches(
-            train.to(device),
-            recipe.batch_size,
-            seed=recipe.seed,
-            crop_padding=recipe.crop_padding,
-            flip=recipe.flip,
-            mean=dataset.mean,
-        )
+        self.batches = recipe.batches(train.to(device), dataset)
         self.images = len(train)
         self.progress = self._restored()
         if self.progress != Progress():

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from torch import nn
 
-from detrame.data import Dataset
+from detrame.data import Batches, Dataset, Split
 from detrame.errors import Failure, unknown
 from detrame.models import create_model
 
@@ -23,7 +23,8 @@ class Recipe:
         epochs, batch_size: how long, and by how many images a step.
         lr: the learning rate, multiplied by `lr_factor` after each of the epochs in `lr_milestones`.
         momentum, nesterov, weight_decay: of SGD; gain and threshold are not decayed.
-        crop_padding, flip: the augmentation: random crops after padding, random mirrors.
+        crop_padding, reflect, flip: the augmentation: random crops of images with a border of so many pixels, of the
+            mean colour or, with `reflect`, mirrored at the edge; random mirrors.
         normalise: whether the network subtracts the mean and divides by the std of the training pixels.
         validation: how many training images are held out and scored each epoch; 0 for none.
         seed: draws the weights, the order, the augmentation, the dropout and the held-out images.
@@ -46,6 +47,7 @@ class Recipe:
     nesterov: bool = False
     weight_decay: float = 5e-4
     crop_padding: int = 0
+    reflect: bool = False
     flip: bool = False
     normalise: bool = True
     validation: int = 0
@@ -91,6 +93,17 @@ class Recipe:
             "last_activation": self.last_activation,
             "width": self.width,
         }
+
+    def batches(self, images: Split, dataset: Dataset) -> Batches:
+        """The batches of a run on some of the images of `dataset`."""
+        return Batches(
+            images,
+            self.batch_size,
+            seed=self.seed,
+            crop_padding=self.crop_padding,
+            flip=self.flip,
+            mean=None if self.reflect else dataset.mean,
+        )
 
     def seedless(self) -> Self:
         """The recipe that the runs of all seeds share."""

@@ -22,7 +22,7 @@ from torch import nn
 from detrame.data import Dataset
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
-from detrame.training.environment import describe
+from detrame.training.environment import describe, sittings
 from detrame.training.files import read_tensors, write_text
 from detrame.training.recipe import Recipe
 
@@ -167,12 +167,10 @@ def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
 
 def note_resumption(run: Run, epoch: int, now: dict[str, Any]) -> None:
     """Add to the environment of a run that goes on after `epoch` epochs what is `now` not as it was before."""
-    resumed = run.environment.get("resumed", [])
-    before = run.environment.copy()
-    for earlier in resumed:
-        before |= earlier
+    before = sittings(run.environment)[-1]
     if changed := {name: value for name, value in now.items() if value != before.get(name)}:
-        environment = run.environment | {"resumed": [*resumed, {"epoch": epoch, **changed}]}
+        resumed = [*run.environment.get("resumed", []), {"epoch": epoch, **changed}]
+        environment = run.environment | {"resumed": resumed}
         write_text(run.path / "environment.json", json.dumps(environment, indent=2) + "\n")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device
+from detrame.cli.arguments import AsJson, Device, names
 from detrame.cli.reproduce.options import Budget, DryRun, Results, Seeds, Show, seeds_of
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_changes, print_document
@@ -13,10 +13,13 @@ from detrame.errors import Failure
 
 
 def changes(
-    model: Annotated[str, typer.Option(help="A network of the paper.")] = "wideresnet16_8",
+    models: Annotated[str, typer.Option(metavar="NAME,NAME,...", help="Networks of the paper.")] = "wideresnet16_4",
     dataset: Annotated[str, typer.Option(help="A data set of the table.")] = "cifar10",
+    final: Annotated[
+        str | None, typer.Option(metavar="CHANGE", help="The change to train at full length, for the test images.")
+    ] = None,
     seeds: Seeds = None,
-    epochs: Annotated[int | None, typer.Option(help="Of each run. [default: 30]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Of each short run. [default: 30]")] = None,
     budget: Budget = None,
     dry_run: DryRun = False,
     show: Show = False,
@@ -26,29 +29,44 @@ def changes(
 ) -> None:
     """Where Q-Metric falls short: short runs with one thing changed, scored on 5,000 held-out training images.
 
+    Once a change is chosen by these, --final trains it at full length with both activations, scored on the test images.
+
     Examples:
 
         detrame reproduce changes --show
 
-        detrame reproduce changes --model wideresnet16_4 --epochs 20
+        detrame reproduce changes --models wideresnet16_4,resnet56 --epochs 20
+
+        detrame reproduce changes --final nesterov
     """
     from detrame.experiments import changes as table
     from detrame.experiments import reproduce
+    from detrame.experiments.results import stored
 
-    reproduce.cells(dataset, [model])  # which says so if the paper has no such network or data
+    if show and final is not None:
+        raise ValueError("--show prints every change that was trained at full length: leave --final out")
+    cells = reproduce.cells(dataset, names("--models", models))  # which says so if the paper has no such network
     wanted = [
         recipe
+        for model, _ in cells
         for seed in seeds_of(seeds, show=show)
-        for pair in table.recipes(model, dataset, seed, epochs=epochs).values()
+        for pair in (
+            table.recipes(model, dataset, seed, epochs=epochs).values()
+            if final is None
+            else [table.final_recipes(model, dataset, final, seed)]
+        )
         for recipe in pair
     ]
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json, table=table.TABLE)
     if found is None:
         return
-    rows = table.rows(found, model, dataset, epochs=epochs)
-    if not any(row.n for row in rows):
+    full = stored(results)
+    short = [row for model, _ in cells for row in table.rows(found, model, dataset, epochs=epochs)]
+    long = [row for model, _ in cells for row in table.final_rows(found, full, model, dataset)]
+    if not long and not any(row.n for row in short):
         raise Failure(f"nothing is stored yet of these runs in {results}: `detrame reproduce changes` trains them")
     if as_json:
-        print_document([vars(row) for row in rows if row.n])
-    else:
+        print_document([vars(row) for row in [*short, *long] if row.n])
+        return
+    for rows in filter(None, (short, long)):
         print_changes(rows)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from detrame.data import Batches, Dataset
+from detrame.data import Dataset
 from detrame.experiments.bench import research
 from detrame.experiments.bench.setting import Setting
 from detrame.experiments.plans import seeded, train_all
@@ -99,14 +99,7 @@ def _in_float32(recipe: Recipe, dataset: Dataset, device: torch.device) -> nn.Mo
     if device.type == "cuda":
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # the same figures, sooner
     optimizer = research.optimizer(model, recipe)
-    batches = Batches(
-        dataset.train.to(device),
-        recipe.batch_size,
-        seed=recipe.seed,
-        crop_padding=recipe.crop_padding,
-        flip=recipe.flip,
-        mean=dataset.mean,
-    )
+    batches = recipe.batches(dataset.train.to(device), dataset)
     for epoch in range(recipe.epochs):
         for group in optimizer.param_groups:
             group["lr"] = recipe.lr_at(epoch)

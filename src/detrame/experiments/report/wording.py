@@ -6,7 +6,7 @@ from datetime import date
 
 from detrame.experiments.report.groups import NAMES, Comparison, Group, difference
 from detrame.experiments.spread import NBSP
-from detrame.training.environment import short_commit
+from detrame.training.environment import short_commit, sittings
 from detrame.training.recipe import Recipe
 
 FEW_SEEDS = 5
@@ -58,7 +58,7 @@ def caveats(comparison: Comparison) -> list[str]:
 def facts(comparisons: Sequence[Comparison], today: date) -> list[tuple[str, str]]:
     """When and where: the figures are worth nothing without it."""
     runs = [run for comparison in comparisons for group in comparison.groups for run in group.runs]
-    places = [run.environment for run in runs]
+    places = [place for run in runs for place in sittings(run.environment)]
     sources = _distinct(place.get("data", {}).get("source", "unknown") for place in places)
     seeds = _distinct(str(run.recipe.seed) for run in runs)
     return [

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain
 from detrame.experiments.reproduction.tables import joined
 from detrame.experiments.reproduction.verdicts import Claim, Verdict, weigh
-from detrame.training.environment import short_commit
+from detrame.training.environment import short_commit, sittings
 
 # The verdicts with their colour and their sign, so that they are told apart by more than words.
 LOOKS = {
@@ -80,7 +80,7 @@ def facts(evidence: Evidence) -> list[tuple[str, str]]:
     """Where the figures come from: they are worth nothing without it."""
     runs = [result for cell in evidence.rows for result in evidence.runs(*cell)]
     seeds = sorted({run.recipe.seed for run in runs})
-    places = [run.environment for run in runs]
+    places = [place for run in runs for place in sittings(run.environment)]
     return [
         ("Paper", "Deep Transform and Metric Learning Network (Tang, Chouzenoux, Pesquet, Krim)"),
         ("Runs", f"{len(runs)} of full length, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds)) or 'none'}"),
