@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from detrame.data import Batches
+from detrame.data import load as load_dataset
 from detrame.errors import Failure
 from detrame.experiments import RECIPES, default_recipe
 from detrame.experiments.paper import tables
@@ -112,3 +114,12 @@ def test_an_unknown_recipe() -> None:
 
 def test_printed_recipes_are_json() -> None:
     assert json.loads(tiny().to_json())["lr_milestones"] == [1]
+
+
+def test_borders_are_of_the_mean_colour_unless_they_mirror_the_image() -> None:
+    digits = load_dataset("digits")
+    for reflect, mean in ((False, digits.mean), (True, None)):
+        ours = tiny(crop_padding=2, reflect=reflect).batches(digits.train, digits)
+        wanted = Batches(digits.train, 128, seed=0, crop_padding=2, mean=mean)
+        for (images, _), (expected, _) in zip(ours.epoch(0), wanted.epoch(0), strict=True):
+            assert torch.equal(images, expected)
