@@ -18,7 +18,7 @@ from detrame.experiments.reproduce import cells
 from detrame.experiments.reproduction import build, page
 from detrame.experiments.reproduction.claims import CLAIMS, judged
 from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name, models
-from detrame.experiments.reproduction.figures import _under, under_attack
+from detrame.experiments.reproduction.figures import _under, training_curves, under_attack
 from detrame.experiments.reproduction.matches import against_controls, against_curve
 from detrame.experiments.reproduction.tables import DASH
 from detrame.experiments.reproduction.verdicts import NOTHING, Claim, Finding, Found, Verdict, median_gain, weigh
@@ -461,6 +461,17 @@ def test_a_cell_is_shown_as_it_is(tmp_path: Path) -> None:
     assert f"ResNet 8 ReLU {DASH} 87.36 ± 0.34 87.50 ± 0.71 +0.14 2 ✓ reproduced +1.77 {DASH}" in lines(html)
     assert f"Q-Metric 3 89.13 ± 0.23 {DASH} {DASH} 0 ○ not run" in lines(html)
     assert "2 of full length, seeds 0, 1" in html
+
+
+def test_the_ends_of_two_runs_that_lie_close_are_told_apart(tmp_path: Path) -> None:
+    store_cell(tmp_path, "wideresnet16_4", "cifar10", 94.92, 94.66)
+    ((figure,),) = training_curves(Evidence.read(tmp_path)).values()
+    paths = [
+        e.get("d", "") for e in ElementTree.fromstring(figure.svg).iter() if e.get("class", "").startswith("line ")
+    ]
+    relu, qmetric = (float(path.split()[-1]) for path in paths if path.count("L") > 1)  # a legend's line has two points
+    assert qmetric - relu > 2  # of 152; an axis of even accuracies would give 0.8
+    assert {">ReLU 94.92<", ">Q-Metric 94.66<"} <= set(re.findall(">[^<]+<", figure.svg))
 
 
 def test_the_controls_have_their_section_and_their_curve(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from detrame.experiments.reproduce import ACTIVATIONS, Row
 from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
 from detrame.experiments.results import Result
 from detrame.experiments.robustness.tables import Row as FoolingRow
+from detrame.experiments.spread import Spread
 
 FAMILIES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
 SOLID, DASHED = 0, 1
@@ -90,19 +91,26 @@ def training_curves(evidence: Evidence) -> dict[str, list[Figure]]:
 
 def _training(model: str, dataset: str, runs: Sequence[Sequence[Result]]) -> Figure:
     series = [
-        Series.over_seeds(NAMES[activation], [result.test_accuracy for result in results], Look(place, place))
+        _over_epochs(NAMES[activation], results, Look(place, place))
         for place, (activation, results) in enumerate(zip(ACTIVATIONS, runs, strict=True))
         if results
     ]
     svg = curves(
         series,
         whole("epoch", [x for one in series for x in one.x]),
-        straight("test accuracy, %", [y for one in series for y in (*one.y, *one.low, *one.high)]),
+        accuracies("test accuracy, %", [y for one in series for y in (*one.y, *one.low, *one.high)]),
         title=f"Test accuracy against epochs, {model_name(model)} on {DATASETS[dataset]}",
         size=SMALL,
         tooltips=False,
     )
     return Figure(f"training_{dataset}_{model}", model_name(model), svg, "")
+
+
+def _over_epochs(activation: str, results: Sequence[Result], look: Look) -> Series:
+    """The mean over seeds with its range; the name has the last epoch's, which a small chart shows too coarsely."""
+    histories = [result.test_accuracy for result in results]
+    last = Spread.of([history[-1] for history in histories]).mean
+    return Series.over_seeds(f"{activation} {last:.2f}", histories, look)
 
 
 def under_attack(evidence: Evidence) -> dict[str, list[Figure]]:
