@@ -474,6 +474,21 @@ def test_the_ends_of_two_runs_that_lie_close_are_told_apart(tmp_path: Path) -> N
     assert {">ReLU 94.92<", ">Q-Metric 94.66<"} <= set(re.findall(">[^<]+<", figure.svg))
 
 
+def test_marks_mean_one_thing_in_every_chart(as_printed: Path) -> None:
+    """Marker and dashes say which activation, and hollow ones that it is the paper's figure."""
+    meant: dict[str, set[tuple[str, str | None]]] = {}
+    for drawing in re.findall(r"<svg.*?</svg>", build(as_printed), re.DOTALL):
+        parts = list(ElementTree.fromstring(drawing))
+        for line, marker, name in zip(parts, parts[1:], parts[2:], strict=False):
+            if name.get("class") == "name":
+                activation, *_, who = re.split(", | ", name.text or "")
+                assert ["hollow" in part.get("class", "") for part in (line, marker)] == [who == "paper"] * 2
+                meant.setdefault(activation, set()).add((marker.tag, line.get("stroke-dasharray")))
+    shapes = {activation: shape for activation, (shape,) in meant.items()}
+    assert list(shapes) == ["ReLU", "Q-Metric"]
+    assert shapes["ReLU"] != shapes["Q-Metric"]
+
+
 def test_the_controls_have_their_section_and_their_curve(tmp_path: Path) -> None:
     groups = contenders("resnet20")
     for recipe, last in zip([*groups[None], *groups["parameters"]], (92.0, 92.5, 93.0), strict=True):

@@ -13,7 +13,6 @@ from detrame.experiments.robustness.tables import Row as FoolingRow
 from detrame.experiments.spread import Spread
 
 FAMILIES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
-SOLID, DASHED = 0, 1
 CHANGED, LEFT = ("mean", "changed, %"), ("accuracy", "accuracy, %")
 # For each attack its title, and the score that is drawn of it with the label of its axis.
 UNDER_ATTACK = {
@@ -39,9 +38,9 @@ def _against_parameters(evidence: Evidence, dataset: str, families: tuple[str, .
     names = models(*families, dataset=dataset)
     rows = [[evidence.rows[model, dataset, activation] for model in names] for activation in ACTIVATIONS]
     series = [
-        _curve(f"{NAMES[activation]}, {who}", evidence, cells, published, Look(colour, line))
-        for published, who, line in ((False, "ours", SOLID), (True, "the paper", DASHED))
-        for colour, (activation, cells) in enumerate(zip(ACTIVATIONS, rows, strict=True))
+        _curve(f"{NAMES[activation]}, {who}", evidence, cells, published, Look(place, place, hollow=published))
+        for published, who in ((False, "ours"), (True, "the paper"))
+        for place, (activation, cells) in enumerate(zip(ACTIVATIONS, rows, strict=True))
     ]
     series += _widened(evidence, dataset, names)
     series = [one for one in series if one.x]
