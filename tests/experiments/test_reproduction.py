@@ -17,6 +17,7 @@ from detrame.experiments.report.charts import Look
 from detrame.experiments.reproduce import cells
 from detrame.experiments.reproduction import build, page
 from detrame.experiments.reproduction.claims import CLAIMS, judged
+from detrame.experiments.reproduction.diagrams import plainnet_block
 from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name, models
 from detrame.experiments.reproduction.figures import _under, training_curves, under_attack
 from detrame.experiments.reproduction.matches import against_controls, against_curve
@@ -25,6 +26,7 @@ from detrame.experiments.reproduction.verdicts import NOTHING, Claim, Finding, F
 from detrame.experiments.reproduction.wording import ahead, most_parameters, tally
 from detrame.experiments.results import result_name
 from detrame.experiments.robustness.tables import Row as FoolingRow
+from detrame.models import plainnet
 from detrame.robustness import UNITS
 from detrame.training import Recipe
 from tests.experiments.test_report import Page
@@ -381,6 +383,18 @@ def test_curves_under_attack_are_one_a_network(nothing: Evidence) -> None:
 
 
 # The page
+
+
+def test_the_drawn_plainnet_is_the_one_that_is_trained() -> None:
+    figure = plainnet_block()
+    assert figure.svg.count("dropout 0.2</text>") == 2
+    *some, most = (str(len(plainnet.layers(depth)) - 1) for depth in (3, 6, 9, 12))  # without the class layer
+    assert f"in all {', '.join(some)} or {most} such layers" in figure.svg
+    assert "With 6 layers or more, dropout of 0.5 follows the first two layers of stride 2." in figure.caption
+    for depth in (3, 6, 9, 12):
+        strided = [layer for layer in plainnet.layers(depth) if layer.stride == 2]
+        dropped = [layer for layer in plainnet.layers(depth) if layer.dropout == 0.5]
+        assert dropped == (strided[:2] if depth >= 6 else [])
 
 
 def parsed(html: str, tmp_path: Path) -> Page:
