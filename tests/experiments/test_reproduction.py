@@ -21,7 +21,7 @@ from detrame.experiments.reproduction.diagrams import plainnet_block
 from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name, models
 from detrame.experiments.reproduction.figures import _under, training_curves, under_attack
 from detrame.experiments.reproduction.matches import against_controls, against_curve
-from detrame.experiments.reproduction.tables import DASH
+from detrame.experiments.reproduction.tables import DASH, matched, times
 from detrame.experiments.reproduction.verdicts import NOTHING, Claim, Finding, Found, Verdict, median_gain, weigh
 from detrame.experiments.reproduction.wording import ahead, most_parameters, tally
 from detrame.experiments.results import result_name
@@ -83,6 +83,7 @@ def timed(evidence: Evidence, **ratios: float) -> Evidence:
         "operations_ratio": 3.9,
         "hardware": "NVIDIA H200",
         "train_s": 300.0,
+        "train_basis": "the steps",
         "test_s_per_image": 1e-5,
     }
     rows = [
@@ -516,9 +517,27 @@ def test_the_controls_have_their_section_and_their_curve(tmp_path: Path) -> None
 def test_times_are_shown_beside_the_paper_s(nothing: Evidence) -> None:
     html = page(timed(nothing, plainnet12=2.4))
     assert "we on NVIDIA H200" in html
-    assert "PlainNet 12 ReLU 4,088 300 212 10 2.00 1.96 2.40 3.90" in lines(html)
-    assert "Q-Metric 8,023 300 352 10 2.00" in lines(html)
+    assert "PlainNet 12 ReLU 4,088 300 212 10.00 2.00 1.96 2.40 3.90" in lines(html)
+    assert "Q-Metric 8,023 300 352 10.00 2.00" in lines(html)
     assert f"ResNet 8 ReLU 3,152 {DASH} 176 {DASH} {DASH} 1.26 {DASH} {DASH}" in lines(html)
+
+
+def test_what_training_times_are_is_said_by_their_rows(nothing: Evidence) -> None:
+    evidence = timed(nothing, plainnet12=2.4, resnet8=1.2)
+    assert "Each of our training times is the steps." in page(evidence)
+    rows = list(evidence.timing)
+    place = next(i for i, row in enumerate(rows) if (row.model, row.activation) == ("resnet8", "qmetric"))
+    rows[place] = dataclasses.replace(rows[place], train_basis="runs")
+    said = "Our training time is runs for ResNet 8 with Q-Metric; the steps for the rest."
+    assert said in page(dataclasses.replace(evidence, timing=rows))
+
+
+def test_the_numbers_of_a_column_have_as_many_decimals() -> None:
+    evidence = Evidence.read(ROOT / "results")
+    columns = [*zip(*[line.figures for network in times(evidence) for line in network.lines], strict=True)]
+    columns.append(tuple(row.width for rows in matched(evidence).values() for row in rows))
+    for column in columns:
+        assert len({len(figure.partition(".")[2]) for figure in column if figure != DASH}) == 1, column
 
 
 def test_names_in_print() -> None:

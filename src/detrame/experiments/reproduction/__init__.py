@@ -38,6 +38,7 @@ def page(evidence: Evidence) -> str:
         most_parameters=wording.most_parameters(evidence),
         controls=tables.matched(evidence),
         times=tables.times(evidence),
+        training_times=wording.training_times(evidence),
         time_hardware=next((row.hardware for row in evidence.timing if row.hardware), None),
         network=diagrams.two_layers(),
         blocks=[diagrams.plainnet_block(), diagrams.resnet_block()],

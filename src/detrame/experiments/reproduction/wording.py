@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain
+from detrame.experiments.report.groups import NAMES
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, model_name
 from detrame.experiments.reproduction.tables import joined
 from detrame.experiments.reproduction.verdicts import Claim, Verdict, weigh
 from detrame.training.environment import short_commit
@@ -74,6 +75,21 @@ def most_parameters(evidence: Evidence) -> str:
     """How many times the parameters of its ReLU twin a Q-Metric network has at most."""
     counts = evidence.parameters
     return f"{max(counts[m, d, 'qmetric'] / counts[m, d, 'relu'] for m, d, _ in counts):.1f}"
+
+
+def training_times(evidence: Evidence) -> str:
+    """What our training times are, by the rows of the time table; nothing before one is measured."""
+    networks: dict[str, list[str]] = {}
+    for row in evidence.timing:
+        if row.train_basis:
+            networks.setdefault(row.train_basis, []).append(f"{model_name(row.model)} with {NAMES[row.activation]}")
+    if not networks:
+        return ""
+    *others, most = sorted(networks, key=lambda basis: len(networks[basis]))
+    if not others:
+        return f"Each of our training times is {most}."
+    said = [f"{basis} for {joined(networks[basis])}" for basis in others]
+    return f"Our training time is {'; '.join(said)}; {most} for the rest."
 
 
 def facts(evidence: Evidence) -> list[tuple[str, str]]:
