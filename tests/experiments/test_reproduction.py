@@ -23,7 +23,7 @@ from detrame.experiments.reproduction.figures import _under, training_curves, un
 from detrame.experiments.reproduction.matches import against_controls, against_curve
 from detrame.experiments.reproduction.tables import DASH, matched, times
 from detrame.experiments.reproduction.verdicts import NOTHING, Claim, Finding, Found, Verdict, median_gain, weigh
-from detrame.experiments.reproduction.wording import ahead, most_parameters, tally
+from detrame.experiments.reproduction.wording import ahead, linked, most_parameters, tally
 from detrame.experiments.results import result_name
 from detrame.experiments.robustness.tables import Row as FoolingRow
 from detrame.models import plainnet
@@ -420,7 +420,7 @@ def test_the_page_is_whole_whatever_has_run(any_page: tuple[str, Page]) -> None:
     html, found = any_page
     assert [name for name in found.ids if name in SECTIONS] == SECTIONS
     assert len(found.ids) == len(set(found.ids))
-    assert found.addresses == [], "the page needs no other file"
+    assert {tag for tag, attributes in found.attributes if {"href", "src"} & attributes.keys()} == {"a"}
     assert not {"script", "link", "iframe", "img"} & set(found.tags)
     assert "nan" not in html
     assert all(attributes.get("scope") for tag, attributes in found.attributes if tag == "th")
@@ -429,6 +429,14 @@ def test_the_page_is_whole_whatever_has_run(any_page: tuple[str, Page]) -> None:
         assert ElementTree.fromstring(drawing).get("aria-label")
     for claim in CLAIMS.values():
         assert claim[0] in found.text
+
+
+def test_what_the_page_names_of_the_repository_is_a_link(any_page: tuple[str, Page]) -> None:
+    _, found = any_page
+    assert set(found.addresses) >= {"../docs/departures.md", "../results/"}
+    assert found.addresses == [f"../{named}" for named in re.findall(r"docs/[\w.]+md|results/", found.text)]
+    assert all((ROOT / "docs" / address).exists() for address in found.addresses)
+    assert linked("<i> docs/ddl.md.") == '&lt;i&gt; <a href="../docs/ddl.md">docs/ddl.md</a>.'
 
 
 def test_a_page_without_results_says_so(nothing: Evidence, tmp_path: Path) -> None:

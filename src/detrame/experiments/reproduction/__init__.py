@@ -27,6 +27,7 @@ def page(evidence: Evidence) -> str:
         tiles=wording.tiles(evidence),
         facts=wording.facts(evidence),
         looks=wording.LOOKS,
+        linked=wording.linked,
         claims=claims,
         tally=wording.tally(claims),
         accuracies=tables.accuracies(evidence),

@@ -1,8 +1,11 @@
 """What the page says in words about all results together."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from markupsafe import Markup, escape
 
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, model_name
@@ -105,6 +108,11 @@ def facts(evidence: Evidence) -> list[tuple[str, str]]:
         ("PyTorch", _distinct([place["torch"] for place in places])),
         ("Commit", _distinct([short_commit(place["commit"]) for place in places])),
     ]
+
+
+def linked(text: str) -> Markup:
+    """A text in which what it names of the repository is a link, from the folder docs/ where the page stands."""
+    return Markup(re.sub(r"docs/\w+\.md|results/", r'<a href="../\g<0>">\g<0></a>', str(escape(text))))
 
 
 def _distinct(values: Sequence[str]) -> str:
