@@ -439,6 +439,18 @@ def test_what_the_page_names_of_the_repository_is_a_link(any_page: tuple[str, Pa
     assert linked("<i> docs/ddl.md.") == '&lt;i&gt; <a href="../docs/ddl.md">docs/ddl.md</a>.'
 
 
+def test_the_page_and_the_docs_list_the_same_departures(nothing: Evidence) -> None:
+    """Word for word: the docs have one column more, the options."""
+    (section,) = re.findall(r'<section id="departures">.*?</section>', page(nothing), re.DOTALL)
+    on_page = [re.findall("<td.*?>(.*?)</td>", row) for row in re.findall("<tr>.*?</tr>", section)][1:]
+    (table,) = re.findall(
+        r"^\| the paper \|.*?\n\n", (ROOT / "docs/departures.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    in_docs = [[cell.strip() for cell in line.split("|")[1:4]] for line in table.splitlines()[2:] if line]
+    assert on_page == in_docs
+    assert len(on_page) > 10
+
+
 def test_a_page_without_results_says_so(nothing: Evidence, tmp_path: Path) -> None:
     found = parsed(page(nothing), tmp_path)
     assert "None of the paper's 58 accuracies has been run yet." in found.text

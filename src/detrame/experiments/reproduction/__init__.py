@@ -43,7 +43,6 @@ def page(evidence: Evidence) -> str:
         time_hardware=next((row.hardware for row in evidence.timing if row.hardware), None),
         network=diagrams.two_layers(),
         blocks=[diagrams.plainnet_block(), diagrams.resnet_block()],
-        plainnet3=evidence.rows["plainnet3", "cifar10", "relu"],
     )
 
 
