@@ -463,7 +463,7 @@ def test_a_page_of_all_results_shows_each(as_printed: Path, tmp_path: Path) -> N
     html = build(as_printed)
     found = parsed(html, tmp_path)
     assert "58 of the paper's 58 accuracies run again: 40 reproduced and 18 no spread to judge by." in found.text
-    assert html.count('<th scope="rowgroup" rowspan="2">') >= 29
+    assert html.count('<th scope="rowgroup" rowspan="2" class="network">') == 29
     titles = [attributes["aria-label"] or "" for tag, attributes in found.attributes if tag == "svg"]
     assert sum(title.startswith("Test accuracy against epochs") for title in titles) == 29
     assert sum(title.startswith("Accuracy against parameters") for title in titles) == 6
