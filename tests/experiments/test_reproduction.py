@@ -17,14 +17,16 @@ from detrame.experiments.report.charts import Look
 from detrame.experiments.reproduce import cells
 from detrame.experiments.reproduction import build, page
 from detrame.experiments.reproduction.claims import CLAIMS, judged
+from detrame.experiments.reproduction.diagrams import plainnet_block
 from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name, models
-from detrame.experiments.reproduction.figures import _under, under_attack
+from detrame.experiments.reproduction.figures import _under, training_curves, under_attack
 from detrame.experiments.reproduction.matches import against_controls, against_curve
-from detrame.experiments.reproduction.tables import DASH
+from detrame.experiments.reproduction.tables import DASH, matched, times
 from detrame.experiments.reproduction.verdicts import NOTHING, Claim, Finding, Found, Verdict, median_gain, weigh
-from detrame.experiments.reproduction.wording import ahead, most_parameters, tally
+from detrame.experiments.reproduction.wording import ahead, linked, most_parameters, tally
 from detrame.experiments.results import result_name
 from detrame.experiments.robustness.tables import Row as FoolingRow
+from detrame.models import plainnet
 from detrame.robustness import UNITS
 from detrame.training import Recipe
 from tests.experiments.test_report import Page
@@ -81,6 +83,7 @@ def timed(evidence: Evidence, **ratios: float) -> Evidence:
         "operations_ratio": 3.9,
         "hardware": "NVIDIA H200",
         "train_s": 300.0,
+        "train_basis": "the steps",
         "test_s_per_image": 1e-5,
     }
     rows = [
@@ -383,6 +386,18 @@ def test_curves_under_attack_are_one_a_network(nothing: Evidence) -> None:
 # The page
 
 
+def test_the_drawn_plainnet_is_the_one_that_is_trained() -> None:
+    figure = plainnet_block()
+    assert figure.svg.count("dropout 0.2</text>") == 2
+    *some, most = (str(len(plainnet.layers(depth)) - 1) for depth in (3, 6, 9, 12))  # without the class layer
+    assert f"in all {', '.join(some)} or {most} such layers" in figure.svg
+    assert "With 6 layers or more, dropout of 0.5 follows the first two layers of stride 2." in figure.caption
+    for depth in (3, 6, 9, 12):
+        strided = [layer for layer in plainnet.layers(depth) if layer.stride == 2]
+        dropped = [layer for layer in plainnet.layers(depth) if layer.dropout == 0.5]
+        assert dropped == (strided[:2] if depth >= 6 else [])
+
+
 def parsed(html: str, tmp_path: Path) -> Page:
     path = tmp_path / "page.html"
     path.write_text(html, encoding="utf-8")
@@ -405,7 +420,7 @@ def test_the_page_is_whole_whatever_has_run(any_page: tuple[str, Page]) -> None:
     html, found = any_page
     assert [name for name in found.ids if name in SECTIONS] == SECTIONS
     assert len(found.ids) == len(set(found.ids))
-    assert found.addresses == [], "the page needs no other file"
+    assert {tag for tag, attributes in found.attributes if {"href", "src"} & attributes.keys()} == {"a"}
     assert not {"script", "link", "iframe", "img"} & set(found.tags)
     assert "nan" not in html
     assert all(attributes.get("scope") for tag, attributes in found.attributes if tag == "th")
@@ -414,6 +429,26 @@ def test_the_page_is_whole_whatever_has_run(any_page: tuple[str, Page]) -> None:
         assert ElementTree.fromstring(drawing).get("aria-label")
     for claim in CLAIMS.values():
         assert claim[0] in found.text
+
+
+def test_what_the_page_names_of_the_repository_is_a_link(any_page: tuple[str, Page]) -> None:
+    _, found = any_page
+    assert set(found.addresses) >= {"../docs/departures.md", "../results/"}
+    assert found.addresses == [f"../{named}" for named in re.findall(r"docs/[\w.]+md|results/", found.text)]
+    assert all((ROOT / "docs" / address).exists() for address in found.addresses)
+    assert linked("<i> docs/ddl.md.") == '&lt;i&gt; <a href="../docs/ddl.md">docs/ddl.md</a>.'
+
+
+def test_the_page_and_the_docs_list_the_same_departures(nothing: Evidence) -> None:
+    """Word for word: the docs have one column more, the options."""
+    (section,) = re.findall(r'<section id="departures">.*?</section>', page(nothing), re.DOTALL)
+    on_page = [re.findall("<td.*?>(.*?)</td>", row) for row in re.findall("<tr>.*?</tr>", section)][1:]
+    (table,) = re.findall(
+        r"^\| the paper \|.*?\n\n", (ROOT / "docs/departures.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    in_docs = [[cell.strip() for cell in line.split("|")[1:4]] for line in table.splitlines()[2:] if line]
+    assert on_page == in_docs
+    assert len(on_page) > 10
 
 
 def test_a_page_without_results_says_so(nothing: Evidence, tmp_path: Path) -> None:
@@ -428,7 +463,7 @@ def test_a_page_of_all_results_shows_each(as_printed: Path, tmp_path: Path) -> N
     html = build(as_printed)
     found = parsed(html, tmp_path)
     assert "58 of the paper's 58 accuracies run again: 40 reproduced and 18 no spread to judge by." in found.text
-    assert html.count('<th scope="rowgroup" rowspan="2">') >= 29
+    assert html.count('<th scope="rowgroup" rowspan="2" class="network">') == 29
     titles = [attributes["aria-label"] or "" for tag, attributes in found.attributes if tag == "svg"]
     assert sum(title.startswith("Test accuracy against epochs") for title in titles) == 29
     assert sum(title.startswith("Accuracy against parameters") for title in titles) == 6
@@ -463,6 +498,32 @@ def test_a_cell_is_shown_as_it_is(tmp_path: Path) -> None:
     assert "2 of full length, seeds 0, 1" in html
 
 
+def test_the_ends_of_two_runs_that_lie_close_are_told_apart(tmp_path: Path) -> None:
+    store_cell(tmp_path, "wideresnet16_4", "cifar10", 94.92, 94.66)
+    ((figure,),) = training_curves(Evidence.read(tmp_path)).values()
+    paths = [
+        e.get("d", "") for e in ElementTree.fromstring(figure.svg).iter() if e.get("class", "").startswith("line ")
+    ]
+    relu, qmetric = (float(path.split()[-1]) for path in paths if path.count("L") > 1)  # a legend's line has two points
+    assert qmetric - relu > 2  # of 152; an axis of even accuracies would give 0.8
+    assert {">ReLU 94.92<", ">Q-Metric 94.66<"} <= set(re.findall(">[^<]+<", figure.svg))
+
+
+def test_marks_mean_one_thing_in_every_chart(as_printed: Path) -> None:
+    """Marker and dashes say which activation, and hollow ones that it is the paper's figure."""
+    meant: dict[str, set[tuple[str, str | None]]] = {}
+    for drawing in re.findall(r"<svg.*?</svg>", build(as_printed), re.DOTALL):
+        parts = list(ElementTree.fromstring(drawing))
+        for line, marker, name in zip(parts, parts[1:], parts[2:], strict=False):
+            if name.get("class") == "name":
+                activation, *_, who = re.split(", | ", name.text or "")
+                assert ["hollow" in part.get("class", "") for part in (line, marker)] == [who == "paper"] * 2
+                meant.setdefault(activation, set()).add((marker.tag, line.get("stroke-dasharray")))
+    shapes = {activation: shape for activation, (shape,) in meant.items()}
+    assert list(shapes) == ["ReLU", "Q-Metric"]
+    assert shapes["ReLU"] != shapes["Q-Metric"]
+
+
 def test_the_controls_have_their_section_and_their_curve(tmp_path: Path) -> None:
     groups = contenders("resnet20")
     for recipe, last in zip([*groups[None], *groups["parameters"]], (92.0, 92.5, 93.0), strict=True):
@@ -476,9 +537,27 @@ def test_the_controls_have_their_section_and_their_curve(tmp_path: Path) -> None
 def test_times_are_shown_beside_the_paper_s(nothing: Evidence) -> None:
     html = page(timed(nothing, plainnet12=2.4))
     assert "we on NVIDIA H200" in html
-    assert "PlainNet 12 ReLU 4,088 300 212 10 2.00 1.96 2.40 3.90" in lines(html)
-    assert "Q-Metric 8,023 300 352 10 2.00" in lines(html)
+    assert "PlainNet 12 ReLU 4,088 300 212 10.00 2.00 1.96 2.40 3.90" in lines(html)
+    assert "Q-Metric 8,023 300 352 10.00 2.00" in lines(html)
     assert f"ResNet 8 ReLU 3,152 {DASH} 176 {DASH} {DASH} 1.26 {DASH} {DASH}" in lines(html)
+
+
+def test_what_training_times_are_is_said_by_their_rows(nothing: Evidence) -> None:
+    evidence = timed(nothing, plainnet12=2.4, resnet8=1.2)
+    assert "Each of our training times is the steps." in page(evidence)
+    rows = list(evidence.timing)
+    place = next(i for i, row in enumerate(rows) if (row.model, row.activation) == ("resnet8", "qmetric"))
+    rows[place] = dataclasses.replace(rows[place], train_basis="runs")
+    said = "Our training time is runs for ResNet 8 with Q-Metric; the steps for the rest."
+    assert said in page(dataclasses.replace(evidence, timing=rows))
+
+
+def test_the_numbers_of_a_column_have_as_many_decimals() -> None:
+    evidence = Evidence.read(ROOT / "results")
+    columns = [*zip(*[line.figures for network in times(evidence) for line in network.lines], strict=True)]
+    columns.append(tuple(row.width for rows in matched(evidence).values() for row in rows))
+    for column in columns:
+        assert len({len(figure.partition(".")[2]) for figure in column if figure != DASH}) == 1, column
 
 
 def test_names_in_print() -> None:

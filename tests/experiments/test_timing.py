@@ -52,7 +52,7 @@ def test_a_measured_network(tmp_path: Path) -> None:
     assert relu.ratio == qmetric.ratio == 1.6
     assert (qmetric.operations_ratio, qmetric.hardware, qmetric.batch) == (2.7, "H200", 128)
     assert qmetric.train_s == pytest.approx(1.6e-3 * 391 * 200)
-    assert qmetric.train_basis == "step_ms x 391 steps x 200 epochs"
+    assert qmetric.train_basis == "the time of a step x 391 steps x 200 epochs"
     assert row(tmp_path, "plainnet3").step_ms is None
 
 
@@ -124,7 +124,7 @@ def test_a_run_that_had_the_device_to_itself_tells_its_own_time(
     keep(tmp_path, measured())
     monkeypatch.setattr(timing, "stored", lambda folder: runs)
     assert row(tmp_path).train_s == 125.0
-    assert row(tmp_path).train_basis == "whole runs alone on the device: 2"
+    assert row(tmp_path).train_basis == "the mean of whole runs alone on the device (2)"
     assert results.stored(tmp_path) == []
 
 

@@ -7,7 +7,7 @@ from detrame.experiments import paper
 from detrame.models import default_activation
 from detrame.training import Recipe
 
-# Where the paper is silent or cannot be meant (batch norm, the last activation, decay of h and b, the kind of
+# Where the paper is silent, open or cannot be meant (batch norm, the last activation, decay of h and b, the kind of
 # momentum), these follow the departures that docs/departures.md lists.
 RECIPES: dict[str, dict[str, Any]] = {
     "cifar": {

@@ -126,8 +126,8 @@ def _training(steps: Steps, activation: str, runs: Sequence[Result]) -> tuple[fl
         if run.scores.together == 1 and run.environment["hardware"] == steps.environment["hardware"]
     ]
     if alone:
-        return Spread.of(alone).mean, f"whole runs alone on the device: {len(alone)}"
-    return _training_time(steps, recipe), f"step_ms x {_count(recipe)} steps x {recipe.epochs} epochs"
+        return Spread.of(alone).mean, f"the mean of whole runs alone on the device ({len(alone)})"
+    return _training_time(steps, recipe), f"the time of a step x {_count(recipe)} steps x {recipe.epochs} epochs"
 
 
 def _training_time(steps: Steps, recipe: Recipe) -> float:

@@ -58,10 +58,11 @@ SMALL = Size(276, 152)  # four in a row
 
 
 class Look(NamedTuple):
-    """How a series is drawn: which colour, and which line and marker (or filling)."""
+    """How a series is drawn: which colour, which line and marker (or filling), and whether hollow and thin."""
 
     colour: int
     line: int
+    hollow: bool = False
 
 
 @dataclass(frozen=True)
@@ -285,7 +286,7 @@ def _line(series: Series, look: Look, plot: Plot) -> Markup:
 
 def _stroke(look: Look, path: str) -> Markup:
     dashes = DASHES[look.line % len(DASHES)]
-    return tag("path", class_=f"line {_colour(look.colour)}", d=path, stroke_dasharray=dashes)
+    return tag("path", class_=f"line {_drawn(look)}", d=path, stroke_dasharray=dashes)
 
 
 def _path(points: Iterable[tuple[float, float]]) -> str:
@@ -294,7 +295,7 @@ def _path(points: Iterable[tuple[float, float]]) -> str:
 
 def _marker(look: Look, x: float, y: float) -> Markup:
     """A circle, a square, a diamond or a triangle."""
-    name = f"marker {_colour(look.colour)}"
+    name = f"marker {_drawn(look)}"
     shape = look.line % len(DASHES)
     if shape == 0:
         return tag("circle", class_=name, cx=x, cy=y, r=2.6)
@@ -372,6 +373,10 @@ def _bar_sample(look: Look, x: float, y: float) -> Markup:
 
 def _colour(place: int) -> str:
     return f"s{place % COLOURS}"
+
+
+def _drawn(look: Look) -> str:
+    return f"{_colour(look.colour)}{' hollow' * look.hollow}"
 
 
 def _filling(look: Look) -> str:

@@ -27,6 +27,7 @@ def page(evidence: Evidence) -> str:
         tiles=wording.tiles(evidence),
         facts=wording.facts(evidence),
         looks=wording.LOOKS,
+        linked=wording.linked,
         claims=claims,
         tally=wording.tally(claims),
         accuracies=tables.accuracies(evidence),
@@ -38,10 +39,10 @@ def page(evidence: Evidence) -> str:
         most_parameters=wording.most_parameters(evidence),
         controls=tables.matched(evidence),
         times=tables.times(evidence),
+        training_times=wording.training_times(evidence),
         time_hardware=next((row.hardware for row in evidence.timing if row.hardware), None),
         network=diagrams.two_layers(),
         blocks=[diagrams.plainnet_block(), diagrams.resnet_block()],
-        plainnet3=evidence.rows["plainnet3", "cifar10", "relu"],
     )
 
 

@@ -5,6 +5,7 @@ from markupsafe import Markup
 from detrame.experiments.report.charts import frame
 from detrame.experiments.report.figures import Figure
 from detrame.experiments.report.svg import MINUS, tag
+from detrame.models.plainnet import INPUT_DROPOUT
 
 LINEAR, QMETRIC = "s0", "s1"  # the colours of what is learned
 HEAD = 7  # length of an arrow's head
@@ -87,17 +88,20 @@ def _iteration(x: float, y: float, rail: float, index: str, step: int) -> Markup
 
 def plainnet_block() -> Figure:
     """PlainNet and DeTraMe-PlainNet, from a layer to the logits."""
-    end = [f"{SEVERAL} 2, 5, 8 or 11 such layers", "class convolution", "batch norm", "average over pixels"]
+    layers = ["convolution kxk", "batch norm", "ReLU", f"{SEVERAL} in all 2, 5, 8 or 11 such layers"]
+    plain = [f"dropout {INPUT_DROPOUT}", *layers, "class convolution", "batch norm", "average over pixels"]
     svg = frame(
-        "PlainNet: layers of convolution, batch norm and ReLU, then a convolution to the classes with batch norm, and "
-        "the average over the pixels. In DeTraMe-PlainNet a Q-Metric ReLU takes the place of every ReLU.",
-        _column(100, ["convolution kxk", "batch norm", "ReLU", *end], "PlainNet"),
-        _column(290, ["convolution kxk", "batch norm", "Q-Metric ReLU kxk", *end], "DeTraMe-PlainNet"),
-        height=_height(7),
+        "PlainNet: dropout of the input, layers of convolution, batch norm and ReLU, then a convolution to the classes "
+        "with batch norm, and the average over the pixels. In DeTraMe-PlainNet a Q-Metric ReLU takes the place of "
+        "every ReLU.",
+        _column(100, plain, "PlainNet"),
+        _column(290, ["Q-Metric ReLU kxk" if step == "ReLU" else step for step in plain], "DeTraMe-PlainNet"),
+        height=_height(len(plain)),
     )
     caption = (
         "Every ReLU becomes a Q-Metric ReLU; its coupling has the filter size and the channels of the convolution "
-        "before it. The class layer has no activation, as in the paper's Algorithm 2."
+        "before it. With 6 layers or more, dropout of 0.5 follows the first two layers of stride 2. The class layer "
+        "has no activation, as in the paper's Algorithm 2."
     )
     return Figure("plainnet_block", "PlainNet, after the paper's Appendix B", svg, caption)
 

@@ -10,9 +10,9 @@ from detrame.experiments.reproduce import ACTIVATIONS, Row
 from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
 from detrame.experiments.results import Result
 from detrame.experiments.robustness.tables import Row as FoolingRow
+from detrame.experiments.spread import Spread
 
 FAMILIES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
-SOLID, DASHED = 0, 1
 CHANGED, LEFT = ("mean", "changed, %"), ("accuracy", "accuracy, %")
 # For each attack its title, and the score that is drawn of it with the label of its axis.
 UNDER_ATTACK = {
@@ -38,9 +38,9 @@ def _against_parameters(evidence: Evidence, dataset: str, families: tuple[str, .
     names = models(*families, dataset=dataset)
     rows = [[evidence.rows[model, dataset, activation] for model in names] for activation in ACTIVATIONS]
     series = [
-        _curve(f"{NAMES[activation]}, {who}", evidence, cells, published, Look(colour, line))
-        for published, who, line in ((False, "ours", SOLID), (True, "the paper", DASHED))
-        for colour, (activation, cells) in enumerate(zip(ACTIVATIONS, rows, strict=True))
+        _curve(f"{NAMES[activation]}, {who}", evidence, cells, published, Look(place, place, hollow=published))
+        for published, who in ((False, "ours"), (True, "the paper"))
+        for place, (activation, cells) in enumerate(zip(ACTIVATIONS, rows, strict=True))
     ]
     series += _widened(evidence, dataset, names)
     series = [one for one in series if one.x]
@@ -90,19 +90,26 @@ def training_curves(evidence: Evidence) -> dict[str, list[Figure]]:
 
 def _training(model: str, dataset: str, runs: Sequence[Sequence[Result]]) -> Figure:
     series = [
-        Series.over_seeds(NAMES[activation], [result.test_accuracy for result in results], Look(place, place))
+        _over_epochs(NAMES[activation], results, Look(place, place))
         for place, (activation, results) in enumerate(zip(ACTIVATIONS, runs, strict=True))
         if results
     ]
     svg = curves(
         series,
         whole("epoch", [x for one in series for x in one.x]),
-        straight("test accuracy, %", [y for one in series for y in (*one.y, *one.low, *one.high)]),
+        accuracies("test accuracy, %", [y for one in series for y in (*one.y, *one.low, *one.high)]),
         title=f"Test accuracy against epochs, {model_name(model)} on {DATASETS[dataset]}",
         size=SMALL,
         tooltips=False,
     )
     return Figure(f"training_{dataset}_{model}", model_name(model), svg, "")
+
+
+def _over_epochs(activation: str, results: Sequence[Result], look: Look) -> Series:
+    """The mean over seeds with its range; the name has the last epoch's, which a small chart shows too coarsely."""
+    histories = [result.test_accuracy for result in results]
+    last = Spread.of([history[-1] for history in histories]).mean
+    return Series.over_seeds(f"{activation} {last:.2f}", histories, look)
 
 
 def under_attack(evidence: Evidence) -> dict[str, list[Figure]]:

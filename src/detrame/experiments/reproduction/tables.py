@@ -118,7 +118,7 @@ def _matched(control: Control, evidence: Evidence) -> Matched:
     compared = control.activation == "relu" and control.mean is not None and qmetric.mean is not None
     return Matched(
         network=NAMES[control.activation] + MATCHED[control.matched],
-        width=f"{control.width:g}",
+        width=f"{control.width:.3f}",
         parameters=f"{control.parameters / 1e6:.2f}M",
         multiply_adds=f"{control.multiply_adds / 1e6:,.0f}M",
         accuracy=DASH if control.mean is None else Spread(control.mean, control.std, control.n).text(2),
@@ -160,7 +160,7 @@ def _time(row: timing.Row) -> Time:
         _told(row.paper_train_s, "{:,.0f}"),
         _told(row.train_s, "{:,.0f}"),
         _told(row.paper_test_s_per_image, "{:.0f}", 1e6),
-        _told(row.test_s_per_image, "{:.3g}", 1e6),
+        _told(row.test_s_per_image, "{:.2f}", 1e6),
         _told(row.step_ms, "{:.2f}"),
     ]
     return Time(NAMES[row.activation], figures)

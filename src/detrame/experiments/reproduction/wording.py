@@ -1,10 +1,14 @@
 """What the page says in words about all results together."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain
+from markupsafe import Markup, escape
+
+from detrame.experiments.report.groups import NAMES
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, model_name
 from detrame.experiments.reproduction.tables import joined
 from detrame.experiments.reproduction.verdicts import Claim, Verdict, weigh
 from detrame.training.environment import short_commit, sittings
@@ -76,6 +80,21 @@ def most_parameters(evidence: Evidence) -> str:
     return f"{max(counts[m, d, 'qmetric'] / counts[m, d, 'relu'] for m, d, _ in counts):.1f}"
 
 
+def training_times(evidence: Evidence) -> str:
+    """What our training times are, by the rows of the time table; nothing before one is measured."""
+    networks: dict[str, list[str]] = {}
+    for row in evidence.timing:
+        if row.train_basis:
+            networks.setdefault(row.train_basis, []).append(f"{model_name(row.model)} with {NAMES[row.activation]}")
+    if not networks:
+        return ""
+    *others, most = sorted(networks, key=lambda basis: len(networks[basis]))
+    if not others:
+        return f"Each of our training times is {most}."
+    said = [f"{basis} for {joined(networks[basis])}" for basis in others]
+    return f"Our training time is {'; '.join(said)}; {most} for the rest."
+
+
 def facts(evidence: Evidence) -> list[tuple[str, str]]:
     """Where the figures come from: they are worth nothing without it."""
     runs = [result for cell in evidence.rows for result in evidence.runs(*cell)]
@@ -89,6 +108,11 @@ def facts(evidence: Evidence) -> list[tuple[str, str]]:
         ("PyTorch", _distinct([place["torch"] for place in places])),
         ("Commit", _distinct([short_commit(place["commit"]) for place in places])),
     ]
+
+
+def linked(text: str) -> Markup:
+    """A text in which what it names of the repository is a link, from the folder docs/ where the page stands."""
+    return Markup(re.sub(r"docs/\w+\.md|results/", r'<a href="../\g<0>">\g<0></a>', str(escape(text))))
 
 
 def _distinct(values: Sequence[str]) -> str:
