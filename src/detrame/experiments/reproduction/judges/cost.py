@@ -1,29 +1,34 @@
 """What Q-Metric costs: parameters and time."""
 
 import statistics
+from collections.abc import Sequence
 
 from detrame.experiments import paper
-from detrame.experiments.reproduction.evidence import RESIDUAL, Evidence, models
+from detrame.experiments.reproduction.evidence import RESIDUAL, Evidence, models, published
 from detrame.experiments.reproduction.judges.judging import Printed
-from detrame.experiments.reproduction.matches import against_curve, matches
-from detrame.experiments.reproduction.verdicts import Found, Verdict, share
+from detrame.experiments.reproduction.matches import Match, against_curve, matches
+from detrame.experiments.reproduction.verdicts import Count, Found, Verdict
 
 ALMOST_TWICE = 1.5
 
 
 def same_parameters(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
-    """Is Q-Metric above ReLU wherever the two can be compared?"""
+    """Is Q-Metric above ReLU wherever the two can be compared? Beyond the ReLU curve they cannot, and do not count."""
     found = matches(evidence, dataset)
-    if not found:
+    if all(match.beyond for match in found):
         return None
-    above = sum(match.above for match in found)
-    table = [match.above for match in against_curve(evidence, dataset, lambda row: row.paper)]
+    here, past = (_count(found, beyond) for beyond in (False, True))
+    table = _count(list(against_curve(evidence, dataset, published)), False)
+    text = f"above in {here.text('comparisons')}"
+    if any(past):
+        text += f"; beyond the ReLU curve, and not counted, above its end in {past.text()}"
+    text += f"; in the paper's own table above in {table.text()}"
     names = models("plainnet", *RESIDUAL, dataset=dataset)
-    return Found(
-        f"above in {above} of {len(found)} comparisons; in the paper's own table in {sum(table)} of {len(table)}",
-        share(above, len(found)),
-        len(evidence.pairs(names, dataset)) < len(names),
-    )
+    return Found(text, here.verdict, len(evidence.pairs(names, dataset)) < len(names))
+
+
+def _count(found: Sequence[Match], beyond: bool) -> Count:
+    return Count.of(match.difference for match in found if match.beyond == beyond)
 
 
 def training_times(printed: Printed) -> dict[str, str]:

@@ -8,7 +8,7 @@ from detrame.experiments import paper
 from detrame.experiments.report.svg import signed
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, models
 from detrame.experiments.reproduction.judges.judging import Judge, Printed, on_each, printed_figures
-from detrame.experiments.reproduction.verdicts import Found, Verdict, share, weigh
+from detrame.experiments.reproduction.verdicts import Count, Found, Verdict, side, weigh
 
 
 def over_networks(
@@ -40,7 +40,7 @@ def plainnet3(printed: Printed, evidence: Evidence, dataset: str) -> Found | Non
     if not (pair := evidence.pair("plainnet3", dataset)):
         return None
     text = f"{signed(pair.ours.mean)}: with ReLU it reaches {pair.relu.mean:.2f} here, {pair.relu.paper:.2f} in print"
-    return Found(text, Verdict.HOLDS if pair.ours.mean > printed["printed"] else Verdict.FAILS)
+    return Found(text, side(pair.ours - Gain(printed["printed"], 0.0)))
 
 
 def resnet110(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
@@ -56,10 +56,10 @@ def shallower(printed: Printed, evidence: Evidence, dataset: str) -> Found | Non
     couples = [two for names in families for two in combinations(evidence.pairs(names, dataset), 2)]
     if not couples:
         return None
-    here = sum(shallow.ours.mean > deep.ours.mean for shallow, deep in couples)
-    there = sum(shallow.published.mean > deep.published.mean for shallow, deep in couples)
-    text = f"in {here} of {len(couples)} pairs of networks; in the paper's table in {there} of these"
-    return Found(text, share(here, len(couples)), len(couples) < sum(math.comb(len(names), 2) for names in families))
+    here = Count.of(shallow.ours - deep.ours for shallow, deep in couples)
+    there = Count.of(shallow.published - deep.published for shallow, deep in couples)
+    text = f"in {here.text('pairs of networks')}; of the same in the paper's table in {there.text()}"
+    return Found(text, here.verdict, len(couples) < sum(math.comb(len(names), 2) for names in families))
 
 
 def widening(printed: Printed) -> dict[str, str]:
@@ -77,4 +77,4 @@ def wider(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     if not (narrow and wide):
         return None
     text = f"{signed(narrow.ours.mean)} to {signed(wide.ours.mean)}"
-    return Found(text, weigh(wide.ours - narrow.ours, Gain(0.0, 0.0)))
+    return Found(text, side(wide.ours - narrow.ours))
