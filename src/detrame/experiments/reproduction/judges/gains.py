@@ -1,7 +1,7 @@
 """What Q-Metric gains over ReLU, and where."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from detrame.experiments import paper
@@ -11,12 +11,11 @@ from detrame.experiments.reproduction.judges.judging import Judge, Printed, on_e
 from detrame.experiments.reproduction.verdicts import Count, Found, Verdict, side, weigh
 
 
-def over_networks(
-    families: tuple[str, ...], summarise: Callable[[Sequence[Gain]], Gain], early: Collection[Verdict] = ()
-) -> Judge:
-    """One figure for the gains of some networks; judged once all have run, or earlier where that is an `early` verdict.
+def over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain]], Gain]) -> Judge:
+    """One figure for the gains of some networks: their median, or their minimum.
 
-    A few networks tell nothing of the median of all; but a minimum that fails can only fall.
+    Before all have run it lies between two bounds, which the missing ones would give if they lost, or gained, without
+    end. It is judged where the verdict is the same at both.
     """
 
     def find(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
@@ -24,13 +23,18 @@ def over_networks(
         pairs = evidence.pairs(names, dataset)
         if not pairs:
             return None
-        here, there = summarise([pair.ours for pair in pairs]), summarise([pair.published for pair in pairs])
-        left = len(pairs) < len(names)
-        text = signed(here.mean)
+        gains, left = [pair.ours for pair in pairs], len(names) - len(pairs)
+        there = summarise([evidence.cell(name, dataset).published for name in names])
+        bounds = [summarise([*gains, *left * [Gain(end, 0.0)]]) for end in (-math.inf, math.inf)]
+        verdicts = [weigh(bound, there) for bound in bounds]
+        text = signed(summarise(gains).mean)
         if left:
-            text += f" over {len(pairs)} of {len(names)} networks, where the paper's table gives {signed(there.mean)}"
-        verdict = weigh(here, there)
-        return Found(text, Verdict.UNTESTED) if left and verdict not in early else Found(text, verdict, left)
+            text += f" over {len(pairs)} of {len(names)} networks"
+        if left and all(math.isfinite(bound.mean) for bound in bounds):
+            ends = zip(bounds, verdicts, strict=True)
+            text += "; over all between " + " and ".join(f"{signed(end.mean)} ({verdict})" for end, verdict in ends)
+        low, high = verdicts
+        return Found(text, low, left > 0) if low is high else Found(text, Verdict.UNTESTED)
 
     return on_each(printed_figures, find)
 
