@@ -27,7 +27,7 @@ DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
 FAMILIES = {"plainnet": "PlainNet", "resnet": "ResNet", "wideresnet": "WideResNet"}
 RESIDUAL = ("resnet", "wideresnet")
 PAPER_RUNS = 5
-ENOUGH_SEEDS = 3  # for their spread to stand alone
+ENOUGH_SEEDS = 3  # for their spread to stand alone, and for a verdict to be more than so far
 DDL_METHODS = ("ddl", "qmetric")
 ATTACKS = (*UAP, *NOISE, *EACH_IMAGE)
 
@@ -138,6 +138,10 @@ class Evidence:
     def pairs(self, names: Sequence[str], dataset: str) -> list[Pair]:
         """Those of some networks that have run with both activations."""
         return [pair for name in names if (pair := self.pair(name, dataset))]
+
+    def few(self, names: Sequence[str], dataset: str) -> bool:
+        """Whether a verdict on some networks may change: one of them has not run, or not with enough seeds."""
+        return any(row.n < ENOUGH_SEEDS for name in names for row in self.cell(name, dataset))
 
     @cached_property
     def parameters(self) -> dict[tuple[str, str, str], int]:

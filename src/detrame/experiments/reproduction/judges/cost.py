@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Sequence
 
 from detrame.experiments import paper
-from detrame.experiments.reproduction.evidence import RESIDUAL, Evidence, models, published
+from detrame.experiments.reproduction.evidence import ENOUGH_SEEDS, RESIDUAL, Evidence, models, published
 from detrame.experiments.reproduction.judges.judging import Printed
-from detrame.experiments.reproduction.matches import Match, against_curve, matches
+from detrame.experiments.reproduction.matches import Match, against_curve, controls, matches
 from detrame.experiments.reproduction.verdicts import Count, Found, Verdict
 
 ALMOST_TWICE = 1.5
@@ -24,7 +24,8 @@ def same_parameters(printed: Printed, evidence: Evidence, dataset: str) -> Found
         text += f"; beyond the ReLU curve, and not counted, above its end in {past.text()}"
     text += f"; in the paper's own table above in {table.text()}"
     names = models("plainnet", *RESIDUAL, dataset=dataset)
-    return Found(text, here.verdict, len(evidence.pairs(names, dataset)) < len(names))
+    few = evidence.few(names, dataset) or any(one.n < ENOUGH_SEEDS for one in controls(evidence, dataset))
+    return Found(text, here.verdict, few)
 
 
 def _count(found: Sequence[Match], beyond: bool) -> Count:

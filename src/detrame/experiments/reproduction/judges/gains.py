@@ -20,21 +20,20 @@ def over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain]
 
     def find(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
         names = models(*families, dataset=dataset)
-        pairs = evidence.pairs(names, dataset)
-        if not pairs:
+        gains = [pair.ours for pair in evidence.pairs(names, dataset)]
+        if not gains:
             return None
-        gains, left = [pair.ours for pair in pairs], len(names) - len(pairs)
-        there = summarise([evidence.cell(name, dataset).published for name in names])
+        left = len(names) - len(gains)
         bounds = [summarise([*gains, *left * [Gain(end, 0.0)]]) for end in (-math.inf, math.inf)]
-        verdicts = [weigh(bound, there) for bound in bounds]
+        there = summarise([evidence.cell(name, dataset).published for name in names])
+        low, high = (weigh(bound, there) for bound in bounds)
         text = signed(summarise(gains).mean)
         if left:
-            text += f" over {len(pairs)} of {len(names)} networks"
+            text += f" over {len(gains)} of {len(names)} networks"
         if left and all(math.isfinite(bound.mean) for bound in bounds):
-            ends = zip(bounds, verdicts, strict=True)
-            text += "; over all between " + " and ".join(f"{signed(end.mean)} ({verdict})" for end, verdict in ends)
-        low, high = verdicts
-        return Found(text, low, left > 0) if low is high else Found(text, Verdict.UNTESTED)
+            least, most = (signed(bound.mean) for bound in bounds)
+            text += f"; over all between {least} ({low}) and {most} ({high})"
+        return Found(text, low, evidence.few(names, dataset)) if low is high else Found(text, Verdict.UNTESTED)
 
     return on_each(printed_figures, find)
 
@@ -44,14 +43,14 @@ def plainnet3(printed: Printed, evidence: Evidence, dataset: str) -> Found | Non
     if not (pair := evidence.pair("plainnet3", dataset)):
         return None
     text = f"{signed(pair.ours.mean)}: with ReLU it reaches {pair.relu.mean:.2f} here, {pair.relu.paper:.2f} in print"
-    return Found(text, side(pair.ours - Gain(printed["printed"], 0.0)))
+    return Found(text, side(pair.ours - Gain(printed["printed"], 0.0)), evidence.few(["plainnet3"], dataset))
 
 
 def resnet110(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     """Does ResNet 110 gain?"""
     if not (pair := evidence.pair("resnet110", dataset)):
         return None
-    return Found(signed(pair.ours.mean), weigh(pair.ours, pair.published))
+    return Found(signed(pair.ours.mean), weigh(pair.ours, pair.published), evidence.few(["resnet110"], dataset))
 
 
 def shallower(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
@@ -63,7 +62,7 @@ def shallower(printed: Printed, evidence: Evidence, dataset: str) -> Found | Non
     here = Count.of(shallow.ours - deep.ours for shallow, deep in couples)
     there = Count.of(shallow.published - deep.published for shallow, deep in couples)
     text = f"in {here.text('pairs of networks')}; of the same in the paper's table in {there.text()}"
-    return Found(text, here.verdict, len(couples) < sum(math.comb(len(names), 2) for names in families))
+    return Found(text, here.verdict, any(evidence.few(names, dataset) for names in families))
 
 
 def widening(printed: Printed) -> dict[str, str]:
@@ -77,8 +76,9 @@ def widening(printed: Printed) -> dict[str, str]:
 
 def wider(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     """Does WideResNet 16-8 gain more than 16-4?"""
-    narrow, wide = (evidence.pair(f"wideresnet16_{width}", dataset) for width in (4, 8))
+    names = ["wideresnet16_4", "wideresnet16_8"]
+    narrow, wide = (evidence.pair(name, dataset) for name in names)
     if not (narrow and wide):
         return None
     text = f"{signed(narrow.ours.mean)} to {signed(wide.ours.mean)}"
-    return Found(text, side(wide.ours - narrow.ours))
+    return Found(text, side(wide.ours - narrow.ours), evidence.few(names, dataset))
