@@ -305,6 +305,15 @@ def test_plainnet_3(tmp_path: Path, qmetric: float, verdict: Verdict) -> None:
     assert findings(tmp_path, "plainnet3_gain_over")["SVHN"].found.verdict is verdict
 
 
+def test_a_wider_network_s_gain_is_told_with_its_error(tmp_path: Path) -> None:
+    store_cell(tmp_path, "wideresnet16_4", "cifar10", 95.0, 95.1)
+    for qmetric, verdict in ((95.5, Verdict.CHANCE), (95.9, Verdict.HOLDS), (94.3, Verdict.FAILS)):
+        store_cell(tmp_path, "wideresnet16_8", "cifar10", 95.0, qmetric)
+        text, found, _ = findings(tmp_path, "wider_gains_more")["CIFAR-10"].found
+        assert text.endswith(", with an error of 0.30")  # of the spread in print: 0.10, 0.13, 0.12 and 0.22
+        assert found is verdict
+
+
 def test_against_ddl(tmp_path: Path) -> None:
     store_cell(tmp_path, "plainnet9", "cifar100", 66.0, 70.0, seeds=2)
     assert findings(tmp_path, "ddl_gain_mean")["CIFAR-100"].found[:2] == ("+1.29, over 2 seeds", Verdict.HOLDS)

@@ -80,5 +80,7 @@ def wider(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     narrow, wide = (evidence.pair(name, dataset) for name in names)
     if not (narrow and wide):
         return None
+    more = wide.ours - narrow.ours
     text = f"{signed(narrow.ours.mean)} to {signed(wide.ours.mean)}"
-    return Found(text, side(wide.ours - narrow.ours), evidence.few(names, dataset))
+    text += f": {signed(more.mean)}, with an error of {more.error:.2f}"
+    return Found(text, side(more), evidence.few(names, dataset))
