@@ -9,7 +9,7 @@ import pytest
 from detrame import cli
 from detrame.experiments import controls, default_recipe
 from detrame.experiments.controls import WIDTHS, contenders, control_rows, matched_width, network_cost
-from detrame.experiments.results import Result, stored
+from detrame.experiments.results import Result, result_name, stored
 from detrame.models import Cost
 from detrame.training import Recipe, Scores
 from tests.training import tiny
@@ -77,9 +77,9 @@ def test_the_command_trains_what_is_missing_and_shows_it(
     assert "4 of 4 runs are missing" in capsys.readouterr().out
     assert cli.run(["reproduce", "controls", "--device", "cpu", "--epochs", "1"]) == 0
     out = capsys.readouterr().out
-    names = {(result.recipe.activation, result.recipe.width) for result in stored(Path("results"))}
+    names = {result_name(result.recipe) for result in stored(Path("results"))}
     assert len(names) == 4, "each control has a file of its own"
-    assert all(f"-width{width:g}-1epochs-seed0: " in out for _, width in names)
+    assert all(f"{name}: " in out for name in names)
     assert "multiply-adds" in out
     assert cli.run(["reproduce", "controls", "--show", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [], "shorter runs are left out"

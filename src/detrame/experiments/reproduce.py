@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from detrame.data.catalogue import entry
 from detrame.errors import unknown
 from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
@@ -32,6 +33,11 @@ class Row:
     n: int
     epochs: int
     parameters: int | None
+
+    @property
+    def images(self) -> int:
+        """Test images that the accuracy is counted on."""
+        return entry(self.dataset).counts[1]
 
     @property
     def verdict(self) -> str:

@@ -14,7 +14,7 @@ from detrame.experiments.ddl import TABLE as DDL_TABLE
 from detrame.experiments.ddl import Row as DdlRow
 from detrame.experiments.ddl import rows as ddl_rows
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.reproduce import Row, accuracy_rows, cells, parameter_rows
+from detrame.experiments.reproduce import ACTIVATIONS, Row, accuracy_rows, cells, parameter_rows
 from detrame.experiments.results import Result, by_recipe, stored
 from detrame.experiments.robustness.stored import stored as stored_attacks
 from detrame.experiments.robustness.tables import EACH_IMAGE, NOISE, UAP
@@ -24,32 +24,40 @@ from detrame.experiments.timing import Row as TimeRow
 from detrame.experiments.timing import rows as time_rows
 
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
+FAMILIES = {"plainnet": "PlainNet", "resnet": "ResNet", "wideresnet": "WideResNet"}
 RESIDUAL = ("resnet", "wideresnet")
 PAPER_RUNS = 5
-ENOUGH_SEEDS = 3  # for their spread to stand alone
+ENOUGH_SEEDS = 3  # for their spread to stand alone, and for a verdict to be more than so far
 DDL_METHODS = ("ddl", "qmetric")
 ATTACKS = (*UAP, *NOISE, *EACH_IMAGE)
 
 
 class Gain(NamedTuple):
-    """A difference of accuracies in points, and its standard error (0 where no spread is known)."""
+    """A difference of accuracies in points, and its standard error."""
 
     mean: float
     error: float
 
     def __sub__(self, other: "Gain") -> "Gain":
-        return Gain(self.mean - other.mean, math.hypot(self.error, other.error))
+        return weighted((1, self), (-1, other))
+
+
+def weighted(*terms: tuple[float, Gain]) -> Gain:
+    """A weighted sum of gains that err independently of each other."""
+    return Gain(
+        sum(weight * gain.mean for weight, gain in terms), math.hypot(*[weight * gain.error for weight, gain in terms])
+    )
 
 
 class Pair(NamedTuple):
-    """The ReLU and the Q-Metric network of a cell, both run."""
+    """The ReLU and the Q-Metric network of a cell."""
 
     relu: Row
     qmetric: Row
 
     @property
     def ours(self) -> Gain:
-        """What Q-Metric gained here."""
+        """What Q-Metric gained here, where both have run."""
         return ours(self.qmetric) - ours(self.relu)
 
     @property
@@ -61,18 +69,26 @@ class Pair(NamedTuple):
 def ours(row: Row | FoolingRow) -> Gain:
     """The accuracy of a cell that has run, or a fooling rate, as a gain over 0.
 
-    One seed has no spread, and two that lie close by chance would pass for certain: there the paper's counts if larger.
+    One seed has no spread, and two that lie close by chance would pass for certain: there the paper's counts if larger,
+    or, where it prints none, that of counting.
     """
     assert row.mean is not None
     std = row.std or 0.0
     if row.n < ENOUGH_SEEDS:
-        std = max(std, row.paper_std or 0.0)
+        std = max(std, counting(row.mean, row.images) if row.paper_std is None else row.paper_std)
     return Gain(row.mean, std / math.sqrt(row.n))
 
 
 def published(row: Row) -> Gain:
-    """The accuracy in the paper's table, as a gain over 0."""
-    return Gain(row.paper, (row.paper_std or 0.0) / math.sqrt(PAPER_RUNS))
+    """The accuracy in the paper's table, as a gain over 0; where it prints no spread, it ran once."""
+    if row.paper_std is None:
+        return Gain(row.paper, counting(row.paper, row.images))
+    return Gain(row.paper, row.paper_std / math.sqrt(PAPER_RUNS))
+
+
+def counting(percent: float, images: int) -> float:
+    """The binomial deviation of a percentage of so many images: what it would be off by if nothing else varied."""
+    return math.sqrt(percent * (100 - percent) / images)
 
 
 @dataclass(frozen=True)
@@ -110,14 +126,22 @@ class Evidence:
             fooling=fooling_rows(one for attack in ATTACKS for one in stored_attacks(folder, attack)),
         )
 
+    def cell(self, model: str, dataset: str) -> Pair:
+        """The two networks of a cell, run or not."""
+        return Pair(*(self.rows[model, dataset, activation] for activation in ACTIVATIONS))
+
     def pair(self, model: str, dataset: str) -> Pair | None:
         """The two networks of a cell, if both have run."""
-        relu, qmetric = (self.rows[model, dataset, activation] for activation in ("relu", "qmetric"))
-        return Pair(relu, qmetric) if relu.n and qmetric.n else None
+        cell = self.cell(model, dataset)
+        return cell if cell.relu.n and cell.qmetric.n else None
 
     def pairs(self, names: Sequence[str], dataset: str) -> list[Pair]:
         """Those of some networks that have run with both activations."""
         return [pair for name in names if (pair := self.pair(name, dataset))]
+
+    def few(self, names: Sequence[str], dataset: str) -> bool:
+        """Whether a verdict on some networks may change: one of them has not run, or not with enough seeds."""
+        return any(row.n < ENOUGH_SEEDS for name in names for row in self.cell(name, dataset))
 
     @cached_property
     def parameters(self) -> dict[tuple[str, str, str], int]:
@@ -144,7 +168,7 @@ class Evidence:
 
 
 def models(*families: str, dataset: str | None = None) -> list[str]:
-    """The paper's networks of some families ("plainnet", "resnet", "wideresnet"), in its order, by data set or all."""
+    """The paper's networks of some of the FAMILIES, in its order, by data set or all."""
     return [
         model
         for model, row in paper.tables()["accuracy"].items()
@@ -155,5 +179,4 @@ def models(*families: str, dataset: str | None = None) -> list[str]:
 def model_name(model: str) -> str:
     """The network's name in print: PlainNet 9, WideResNet 16-4."""
     family, numbers = re.fullmatch(r"([a-z]+)([\d_]+)", model).groups()  # type: ignore[union-attr]
-    printed = {"plainnet": "PlainNet", "resnet": "ResNet", "wideresnet": "WideResNet"}[family]
-    return f"{printed} {numbers.replace('_', '-')}"
+    return f"{FAMILIES[family]} {numbers.replace('_', '-')}"

@@ -1,32 +1,36 @@
 """Q-Metric networks against ReLU networks with as many parameters."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from detrame.experiments.controls import Control
 from detrame.experiments.reproduce import ACTIVATIONS, Row
-from detrame.experiments.reproduction.evidence import RESIDUAL, Evidence, model_name, models
+from detrame.experiments.reproduction.evidence import RESIDUAL, Evidence, Gain, model_name, models, ours, weighted
 
 
 class Match(NamedTuple):
-    """The accuracy of a Q-Metric network, and that of a ReLU network with as many parameters."""
+    """The accuracy of a Q-Metric network, and that of ReLU networks with as many parameters.
+
+    `beyond` their curve, it is that of the end that is nearer, with fewer parameters or with more.
+    """
 
     network: str
-    qmetric: float
-    relu: float
+    qmetric: Gain
+    relu: Gain
+    beyond: bool = False
 
     @property
-    def above(self) -> bool:
-        """Whether the Q-Metric network is the better one."""
-        return self.qmetric > self.relu
+    def difference(self) -> Gain:
+        """By how much the Q-Metric network is the better one."""
+        return self.qmetric - self.relu
 
 
-def against_curve(evidence: Evidence, dataset: str, accuracy: Callable[[Row], float | None]) -> Iterator[Match]:
+def against_curve(evidence: Evidence, dataset: str, accuracy: Callable[[Row], Gain | None]) -> Iterator[Match]:
     """The Q-Metric networks against the ReLU curve of their architecture, each at its number of parameters.
 
-    The curve joins neighbouring ReLU networks, straight in the logarithm of the parameters. Beyond its ends only what
-    is certain counts: a smaller network that is better than its first one, a larger one that is worse than its last.
     For networks whose `accuracy` is None there is nothing to compare.
     """
     for families in (("plainnet",), RESIDUAL):
@@ -39,24 +43,35 @@ def against_curve(evidence: Evidence, dataset: str, accuracy: Callable[[Row], fl
             ]
             for activation in ACTIVATIONS
         )
-        for at, value, name in qmetric if relu else []:
-            for (left, low, _), (right, high, _) in pairwise(sorted(relu)):
-                if left <= at <= right:
-                    yield Match(model_name(name), value, low + (high - low) * (at - left) / (right - left))
-            (smallest, first, _), (largest, last, _) = min(relu), max(relu)
-            if (at < smallest and value > first) or (at > largest and value < last):
-                yield Match(model_name(name), value, first if at < smallest else last)
+        curve = sorted((at, value) for at, value, _ in relu)
+        for at, value, name in qmetric if curve else []:
+            yield Match(model_name(name), value, *_read(curve, at))
+
+
+def _read(curve: Sequence[tuple[float, Gain]], at: float) -> tuple[Gain, bool]:
+    """A curve that is straight between its points, at some place; beyond it, its nearer end, and that this is so."""
+    for (left, low), (right, high) in pairwise(curve):
+        if left <= at <= right:
+            part = (at - left) / (right - left)
+            return weighted((1 - part, low), (part, high)), False
+    return curve[0 if at < curve[0][0] else -1][1], True
+
+
+def controls(evidence: Evidence, dataset: str) -> list[Control]:
+    """The ReLU networks that are widened to the number of parameters of a Q-Metric one, run or not."""
+    return [one for one in evidence.controls if one.matched == "parameters" and one.dataset == dataset]
 
 
 def against_controls(evidence: Evidence, dataset: str) -> Iterator[Match]:
-    """The Q-Metric networks against ReLU networks that were widened to their number of parameters."""
-    for control in evidence.controls:
-        if control.matched == "parameters" and control.dataset == dataset:
-            qmetric = evidence.rows[control.model, dataset, "qmetric"]
-            if qmetric.mean is not None and control.mean is not None:
-                yield Match(f"{model_name(control.model)} and its control", qmetric.mean, control.mean)
+    """The Q-Metric networks against their controls, whose spread in print is that of the network they widen."""
+    for control in controls(evidence, dataset):
+        relu, qmetric = evidence.cell(control.model, dataset)
+        if qmetric.n and control.n:
+            widened = replace(relu, mean=control.mean, std=control.std, n=control.n)
+            yield Match(f"{model_name(control.model)} and its control", ours(qmetric), ours(widened))
 
 
 def matches(evidence: Evidence, dataset: str) -> list[Match]:
     """All comparisons at the same number of parameters that our runs allow."""
-    return [*against_curve(evidence, dataset, lambda row: row.mean), *against_controls(evidence, dataset)]
+    curve = against_curve(evidence, dataset, lambda row: ours(row) if row.n else None)
+    return [*curve, *against_controls(evidence, dataset)]

@@ -10,9 +10,11 @@ from detrame.experiments.report.svg import signed
 from detrame.experiments.reproduce import ACTIVATIONS, Row
 from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
 from detrame.experiments.reproduction.matches import matches
+from detrame.experiments.reproduction.verdicts import Verdict, side
 from detrame.experiments.spread import Spread
 
 DASH = "\N{EN DASH}"
+SIDES = {Verdict.HOLDS: "above", Verdict.CHANCE: "within chance", Verdict.FAILS: "below"}
 
 
 class Line(NamedTuple):
@@ -171,19 +173,27 @@ def _told(value: float | None, form: str, factor: float = 1.0) -> str:
 
 
 class Comparison(NamedTuple):
-    """A Q-Metric network, and a ReLU network with as many parameters."""
+    """A Q-Metric network, a ReLU network with as many parameters, and what their difference counts as."""
 
     dataset: str
     network: str
     qmetric: str
     relu: str
     difference: str
+    counts: str
 
 
 def comparisons(evidence: Evidence) -> list[Comparison]:
     """All networks that can be compared at the same number of parameters."""
     return [
-        Comparison(name, match.network, f"{match.qmetric:.2f}", f"{match.relu:.2f}", signed(match.qmetric - match.relu))
+        Comparison(
+            name,
+            match.network,
+            f"{match.qmetric.mean:.2f}",
+            f"{match.relu.mean:.2f}",
+            signed(match.difference.mean),
+            "beyond the curve" if match.beyond else SIDES[side(match.difference)],
+        )
         for dataset, name in DATASETS.items()
         for match in matches(evidence, dataset)
     ]

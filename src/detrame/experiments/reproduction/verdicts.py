@@ -1,12 +1,11 @@
-"""What can become of a claim, and the rule by which a gain is weighed."""
+"""What can become of a claim, and the rules by which gains are weighed, one or many."""
 
-import math
-import statistics
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from detrame.experiments.reproduction.evidence import Gain
+from detrame.experiments.reproduction.evidence import Gain, weighted
 
 
 class Verdict(StrEnum):
@@ -50,19 +49,52 @@ def median_gain(gains: Sequence[Gain]) -> Gain:
     """The median, with the error of the one or two gains in the middle."""
     ordered = sorted(gains)
     middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
-    return Gain(statistics.fmean(gain.mean for gain in middle), math.hypot(*[g.error for g in middle]) / len(middle))
+    return weighted(*[(1 / len(middle), gain) for gain in middle])
+
+
+def side(gain: Gain) -> Verdict:
+    """Above 0, below it, or within two standard errors of it."""
+    if abs(gain.mean) <= 2 * gain.error:
+        return Verdict.CHANCE
+    return Verdict.HOLDS if gain.mean > 0 else Verdict.FAILS
 
 
 def weigh(gain: Gain, printed: Gain) -> Verdict:
-    """A gain of at most two standard errors is chance; one as large as the paper's, within two, holds."""
-    if abs(gain.mean) <= 2 * gain.error:
-        return Verdict.CHANCE
-    if gain.mean <= 0:
-        return Verdict.FAILS
-    short = printed - gain
-    return Verdict.HOLDS if short.mean <= 2 * short.error else Verdict.PARTLY
+    """Beyond chance, a gain as large as the paper's, or within two errors of it, holds; a smaller one in part."""
+    if side(gain) is Verdict.HOLDS and side(printed - gain) is Verdict.HOLDS:
+        return Verdict.PARTLY
+    return side(gain)
 
 
-def share(yes: int, among: int) -> Verdict:
-    """Always, mostly, or not."""
-    return Verdict.HOLDS if yes == among else Verdict.PARTLY if 2 * yes > among else Verdict.FAILS
+class Count(NamedTuple):
+    """How many of some differences are as the paper says, how many within chance, how many the other way."""
+
+    yes: int
+    chance: int
+    no: int
+
+    @classmethod
+    def of(cls, gains: Iterable[Gain]) -> Self:
+        """Each difference counts where it is beyond two standard errors, else as chance."""
+        sides = Counter(map(side, gains))
+        return cls(sides[Verdict.HOLDS], sides[Verdict.CHANCE], sides[Verdict.FAILS])
+
+    @property
+    def verdict(self) -> Verdict:
+        """Those beyond chance decide: with some on either side in part; with all on one side if they are half or more.
+
+        Of many differences, chance alone takes one or two beyond two errors. Were each of the other sign, what holds
+        would not hold, and the other way round.
+        """
+        if self.yes and self.no:
+            return Verdict.PARTLY
+        if self.chance > self.yes + self.no:
+            return Verdict.CHANCE
+        return Verdict.HOLDS if self.yes else Verdict.FAILS
+
+    def text(self, what: str = "") -> str:
+        """How many of all, and what the others are."""
+        others = {"within chance": self.chance, "the other way": self.no}
+        return ", ".join(
+            [f"{self.yes} of {sum(self)} {what}".rstrip(), *[f"{n} {word}" for word, n in others.items() if n]]
+        )

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from detrame.experiments.report.groups import NAMES
-from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, model_name
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, model_name
 from detrame.experiments.reproduction.tables import joined
-from detrame.experiments.reproduction.verdicts import Claim, Verdict, weigh
+from detrame.experiments.reproduction.verdicts import Claim, Count, Verdict
 from detrame.training.environment import short_commit, sittings
 
 # The verdicts with their colour and their sign, so that they are told apart by more than words.
@@ -58,11 +58,10 @@ def ahead(evidence: Evidence) -> str:
     if not gains:
         return "No network has run with both activations yet."
     better = sum(gain.mean > 0 for gain in gains)
-    clear = Counter(weigh(gain, Gain(0.0, 0.0)) for gain in gains if gain.error)  # 0: no spread is known
+    clear = Count.of(gains)
     said = f"Q-Metric is ahead of ReLU in {better} of {len(gains)} networks run with both, "
-    said += f"in {clear[Verdict.HOLDS]} by more than two standard errors "
-    said += "(of the paper's spread, where it is larger and we have fewer than three seeds)"
-    return f"{said}; in {clear[Verdict.FAILS]} it is behind by as much." if clear[Verdict.FAILS] else f"{said}."
+    said += f"in {clear.yes} by more than two standard errors, reckoned as for the claims below"
+    return f"{said}; in {clear.no} it is behind by as much." if clear.no else f"{said}."
 
 
 def tally(claims: list[Claim]) -> str:

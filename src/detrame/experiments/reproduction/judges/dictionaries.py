@@ -3,7 +3,15 @@
 from detrame.experiments import paper
 from detrame.experiments.ddl import Row
 from detrame.experiments.report.svg import signed
-from detrame.experiments.reproduction.evidence import DATASETS, PAPER_RUNS, Evidence, Gain, ours, published
+from detrame.experiments.reproduction.evidence import (
+    DATASETS,
+    ENOUGH_SEEDS,
+    PAPER_RUNS,
+    Evidence,
+    Gain,
+    ours,
+    published,
+)
 from detrame.experiments.reproduction.judges.judging import Printed, first_number, seeds, with_table
 from detrame.experiments.reproduction.verdicts import Finding, Found, Verdict, weigh
 
@@ -19,7 +27,7 @@ def mean(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     if both := evidence.dictionaries(dataset):
         ddl, detrame = both
         text += f"; over our own DDL, {ddl.epochs} epochs each, {signed((detrame.mean or 0) - (ddl.mean or 0))}"
-    return Found(text, weigh(gain, published(row) - rival))
+    return Found(text, weigh(gain, published(row) - rival), row.n < ENOUGH_SEEDS)
 
 
 def best(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:

@@ -1,36 +1,39 @@
 """What Q-Metric gains over ReLU, and where."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from detrame.experiments import paper
 from detrame.experiments.report.svg import signed
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, models
 from detrame.experiments.reproduction.judges.judging import Judge, Printed, on_each, printed_figures
-from detrame.experiments.reproduction.verdicts import Found, Verdict, share, weigh
+from detrame.experiments.reproduction.verdicts import Count, Found, Verdict, side, weigh
 
 
-def over_networks(
-    families: tuple[str, ...], summarise: Callable[[Sequence[Gain]], Gain], early: Collection[Verdict] = ()
-) -> Judge:
-    """One figure for the gains of some networks; judged once all have run, or earlier where that is an `early` verdict.
+def over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain]], Gain]) -> Judge:
+    """One figure for the gains of some networks: their median, or their minimum.
 
-    A few networks tell nothing of the median of all; but a minimum that fails can only fall.
+    Before all have run it lies between two bounds, which the missing ones would give if they lost, or gained, without
+    end. It is judged where the verdict is the same at both.
     """
 
     def find(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
         names = models(*families, dataset=dataset)
-        pairs = evidence.pairs(names, dataset)
-        if not pairs:
+        gains = [pair.ours for pair in evidence.pairs(names, dataset)]
+        if not gains:
             return None
-        here, there = summarise([pair.ours for pair in pairs]), summarise([pair.published for pair in pairs])
-        left = len(pairs) < len(names)
-        text = signed(here.mean)
+        left = len(names) - len(gains)
+        bounds = [summarise([*gains, *left * [Gain(end, 0.0)]]) for end in (-math.inf, math.inf)]
+        there = summarise([evidence.cell(name, dataset).published for name in names])
+        low, high = (weigh(bound, there) for bound in bounds)
+        text = signed(summarise(gains).mean)
         if left:
-            text += f" over {len(pairs)} of {len(names)} networks, where the paper's table gives {signed(there.mean)}"
-        verdict = weigh(here, there)
-        return Found(text, Verdict.UNTESTED) if left and verdict not in early else Found(text, verdict, left)
+            text += f" over {len(gains)} of {len(names)} networks"
+        if left and all(math.isfinite(bound.mean) for bound in bounds):
+            least, most = (signed(bound.mean) for bound in bounds)
+            text += f"; over all between {least} ({low}) and {most} ({high})"
+        return Found(text, low, evidence.few(names, dataset)) if low is high else Found(text, Verdict.UNTESTED)
 
     return on_each(printed_figures, find)
 
@@ -40,14 +43,14 @@ def plainnet3(printed: Printed, evidence: Evidence, dataset: str) -> Found | Non
     if not (pair := evidence.pair("plainnet3", dataset)):
         return None
     text = f"{signed(pair.ours.mean)}: with ReLU it reaches {pair.relu.mean:.2f} here, {pair.relu.paper:.2f} in print"
-    return Found(text, Verdict.HOLDS if pair.ours.mean > printed["printed"] else Verdict.FAILS)
+    return Found(text, side(pair.ours - Gain(printed["printed"], 0.0)), evidence.few(["plainnet3"], dataset))
 
 
 def resnet110(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     """Does ResNet 110 gain?"""
     if not (pair := evidence.pair("resnet110", dataset)):
         return None
-    return Found(signed(pair.ours.mean), weigh(pair.ours, pair.published))
+    return Found(signed(pair.ours.mean), weigh(pair.ours, pair.published), evidence.few(["resnet110"], dataset))
 
 
 def shallower(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
@@ -56,10 +59,10 @@ def shallower(printed: Printed, evidence: Evidence, dataset: str) -> Found | Non
     couples = [two for names in families for two in combinations(evidence.pairs(names, dataset), 2)]
     if not couples:
         return None
-    here = sum(shallow.ours.mean > deep.ours.mean for shallow, deep in couples)
-    there = sum(shallow.published.mean > deep.published.mean for shallow, deep in couples)
-    text = f"in {here} of {len(couples)} pairs of networks; in the paper's table in {there} of these"
-    return Found(text, share(here, len(couples)), len(couples) < sum(math.comb(len(names), 2) for names in families))
+    here = Count.of(shallow.ours - deep.ours for shallow, deep in couples)
+    there = Count.of(shallow.published - deep.published for shallow, deep in couples)
+    text = f"in {here.text('pairs of networks')}; of the same in the paper's table in {there.text()}"
+    return Found(text, here.verdict, any(evidence.few(names, dataset) for names in families))
 
 
 def widening(printed: Printed) -> dict[str, str]:
@@ -73,8 +76,11 @@ def widening(printed: Printed) -> dict[str, str]:
 
 def wider(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     """Does WideResNet 16-8 gain more than 16-4?"""
-    narrow, wide = (evidence.pair(f"wideresnet16_{width}", dataset) for width in (4, 8))
+    names = ["wideresnet16_4", "wideresnet16_8"]
+    narrow, wide = (evidence.pair(name, dataset) for name in names)
     if not (narrow and wide):
         return None
+    more = wide.ours - narrow.ours
     text = f"{signed(narrow.ours.mean)} to {signed(wide.ours.mean)}"
-    return Found(text, weigh(wide.ours - narrow.ours, Gain(0.0, 0.0)))
+    text += f": {signed(more.mean)}, with an error of {more.error:.2f}"
+    return Found(text, side(more), evidence.few(names, dataset))
