@@ -8,7 +8,8 @@ from torch import nn
 from detrame import QMetricReLU
 from detrame.errors import Failure
 from detrame.inference import accuracy, predict
-from detrame.robustness import PER_IMAGE, Ball, autoattack, pgd, square
+from detrame.robustness import PER_IMAGE, Ball, autoattack, pgd, square, trust
+from detrame.robustness.attacks import PGD_REACH
 from detrame.robustness.trust import Check, checks, iterated, verdict
 from tests.robustness import PIXELS, Linear, pictures
 
@@ -113,9 +114,9 @@ def test_an_honest_network_passes_every_check() -> None:
     model, images = Linear(), pictures(20)
     labels = predict(model, images).argmax(1)
     found = checks(model, images, labels, Ball(0.02, "pixels"), twin=Linear(seed=1), queries=50)
-    assert [check.holds for check in found] == [True] * 4
-    assert verdict(found, 1000).startswith("All 4 checks hold: nothing says that gradients are hidden")
-    assert verdict(found, len(images)) == "All 4 checks hold, but 20 images are too few to tell: take 200 or more."
+    assert [check.holds for check in found] == [True] * 5
+    assert verdict(found, 1000).startswith("All 5 checks hold: nothing says that gradients are hidden")
+    assert verdict(found, len(images)) == "All 5 checks hold, but 20 images are too few to tell: take 200 or more."
     assert str(found[0]).startswith("holds: an attack without gradients is no better (PGD, 40 steps ")
 
 
@@ -129,6 +130,20 @@ def test_hidden_gradients_are_found_out() -> None:
     assert verdict(found, 20).startswith("Not to be trusted: it does not hold that ")
 
 
+def test_steps_that_are_too_short_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, images = Linear(), pictures(20)
+    labels = predict(model, images).argmax(1)
+
+    def stuck(*arguments: Any, reach: float = PGD_REACH, **options: Any) -> torch.Tensor:
+        return pgd(*arguments, **options, reach=reach if reach > PGD_REACH else 0.2)
+
+    monkeypatch.setattr(trust, "pgd", stuck)
+    found = checks(model, images, labels, Ball(0.02, "pixels"), queries=5)
+    assert [check.name for check in found if check.holds is False] == ["longer steps are no better"]
+    figures = next(check.figures for check in found if check.holds is False)
+    assert figures["PGD, steps 4 times as long"] < figures["PGD, 40 steps"]
+
+
 @pytest.mark.parametrize(
     ("radius", "said"), [(0.4, "PGD leaves nothing at this radius"), (1e-4, "PGD takes nothing off the accuracy")]
 )
@@ -136,7 +151,7 @@ def test_checks_that_cannot_fail_say_nothing(radius: float, said: str) -> None:
     model, images = Linear(), pictures(20)
     labels = predict(model, images).argmax(1)
     found = checks(model, images, labels, Ball(radius, "pixels"), twin=Linear(seed=1), queries=50)
-    assert [check.holds for check in found] == [None, None, None, True]
+    assert [check.holds for check in found] == [None, None, None, None, True]
     assert verdict(found, 20).startswith(said)
     assert str(found[0]).startswith("says nothing: an attack without gradients")
 
@@ -147,7 +162,7 @@ def test_attacks_go_through_fewer_and_more_iterations() -> None:
     images = pictures(6)
     labels = predict(model, images).argmax(1)
     found = checks(model, images, labels, Ball(0.02, "pixels"), queries=5)
-    assert [check.name for check in found[2:-1]] == [
+    assert [check.name for check in found[3:-1]] == [
         "an attack through 1 iteration is no better",
         "an attack through 4 iterations is no better",
     ]

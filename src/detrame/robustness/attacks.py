@@ -20,19 +20,29 @@ from detrame.robustness.attacked import Attacked, attacked, check_images, check_
 from detrame.robustness.ball import Ball, project, stacked
 
 PGD_STEPS = 40
+PGD_REACH = 2.5  # times the radius: across the ball, and some way along its edge
 QUERIES = 5000  # of the Square attack, as AutoAttack sets them
 # Images that are attacked at once, if the memory is enough for it.
 TOGETHER = {"cpu": 100, "cuda": 1000}
 
 
 def pgd(
-    model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, *, seed: int = 0, steps: int = PGD_STEPS
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    ball: Ball,
+    *,
+    seed: int = 0,
+    steps: int = PGD_STEPS,
+    reach: float = PGD_REACH,
 ) -> Tensor:
-    """Projected gradient ascent of the cross-entropy from a random start (Madry et al., 2018), by foolbox."""
+    """Projected gradient ascent of the cross-entropy from a random start (Madry et al., 2018), by foolbox.
+
+    All steps together go `reach` times the radius, whatever their number.
+    """
     check_count("steps", steps)
     name = {"inf": "LinfProjectedGradientDescentAttack", "2": "L2ProjectedGradientDescentAttack"}[ball.norm]
-    # All steps together go 2.5 times the radius, whatever their number: across the ball, and some way along its edge.
-    return _by_foolbox(model, images, labels, ball, seed, name, steps=steps, rel_stepsize=2.5 / steps)
+    return _by_foolbox(model, images, labels, ball, seed, name, steps=steps, rel_stepsize=reach / steps)
 
 
 def deepfool_images(model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, *, seed: int = 0) -> Tensor:

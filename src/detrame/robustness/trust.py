@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from detrame.activations.qmetric import q_metric_relus
 from detrame.inference import accuracy, predict
-from detrame.robustness.attacks import PGD_STEPS, pgd, square
+from detrame.robustness.attacks import PGD_REACH, PGD_STEPS, pgd, square
 from detrame.robustness.ball import Ball
 
 ENOUGH = 200  # images, of which the slack is a few
 SLACK = 1.0  # percentage points by which the weaker attack may seem the stronger, by chance
-FEW_STEPS = 10
+FEW_STEPS, LONGER = 10, 4
 _PGD = f"PGD, {PGD_STEPS} steps"
 _WORDS = {True: "holds", False: "FAILS", None: "says nothing"}
 EVERYTHING = 0.5  # a radius in pixels (norm inf) at which every image can be made grey
@@ -75,6 +75,10 @@ def checks(
             f"PGD, {FEW_STEPS} steps",
             left(pgd(model, images, labels, ball, seed=seed, steps=FEW_STEPS)),
         ),
+        "longer steps are no better": (
+            f"PGD, steps {LONGER} times as long",
+            left(pgd(model, images, labels, ball, seed=seed, reach=LONGER * PGD_REACH)),
+        ),
     }
     if twin is not None:
         rivals["an attack on the twin is no better"] = "PGD on the twin", through(twin)
@@ -95,7 +99,7 @@ def verdict(found: Sequence[Check], images: int) -> str:
     """What the checks, made on some images, say together, in one sentence."""
     failed = [check.name for check in found if check.holds is False]
     if failed:
-        return f"Not to be trusted: it does not hold that {', nor that '.join(failed)}; gradients may be hidden."
+        return f"Not to be trusted: it does not hold that {', nor that '.join(failed)}; PGD leaves more than it has to."
     silent = [check for check in found if check.holds is None]
     if silent and silent[0].figures[_PGD] <= SLACK:
         return "PGD leaves nothing at this radius: there is no accuracy to trust; check at a smaller one."
