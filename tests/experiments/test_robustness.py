@@ -278,7 +278,7 @@ def test_reproduce_attacks(
     assert "that are missing: 0\n" in capsys.readouterr().out
     for found in stored(Path("results"), "pgd"):
         names = [check.name for check in found.checks]
-        assert len(set(names)) == len(names) == {"relu": 3, "qmetric": 6}[found.activation]
+        assert len(set(names)) == len(names) == {"relu": 4, "qmetric": 7}[found.activation]
     assert all(not found.checks for found in stored(Path("results"), "deepfool"))
     assert cli.run(["reproduce", "attacks", "--show", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
