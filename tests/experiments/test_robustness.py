@@ -283,7 +283,7 @@ def test_reproduce_attacks(
     assert cli.run(["reproduce", "attacks", "--show", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     checked = {(row["activation"], row["attack"], row["radius"]): len(row["checks"]) for row in rows if row["checks"]}
-    assert checked == {("relu", "pgd", 0.05): 3, ("qmetric", "pgd", 0.05): 6}
+    assert checked == {("relu", "pgd", 0.05): 4, ("qmetric", "pgd", 0.05): 7}
     assert {(row["attack"], row["radius"]) for row in rows} == {
         (a, r) for a in ("pgd", "deepfool") for r in (0.05, 0.2)
     }
