@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detrame import cli
-from detrame.experiments import ddl, default_recipe, paper
+from detrame.experiments import changes, ddl, default_recipe, paper
 from detrame.experiments.controls import contenders
 from detrame.experiments.report.charts import Look
 from detrame.experiments.reproduce import cells
@@ -49,6 +49,7 @@ SECTIONS = [
     "claims",
     "parameters",
     "controls",
+    "changes",
     "curves",
     "robustness",
     "time",
@@ -58,12 +59,18 @@ SECTIONS = [
 
 
 def store(
-    folder: Path, recipe: Recipe, last: float, *, table: str = "accuracy", timing: dict[str, float] | None = None
+    folder: Path,
+    recipe: Recipe,
+    last: float,
+    *,
+    table: str = "accuracy",
+    timing: dict[str, float] | None = None,
+    validation: float | None = None,
 ) -> None:
     """A result as `detrame reproduce TABLE` would store it."""
     path = folder / table / f"{result_name(recipe)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    scores = {"last": last, "best": last, "best_epoch": 1, "validation": None, "parameters": 1, "seconds": 1.0}
+    scores = {"last": last, "best": last, "best_epoch": 1, "validation": validation, "parameters": 1, "seconds": 1.0}
     environment = {"hardware": "a machine", "torch": "2.0", "commit": None if recipe.seed else "0123456789"}
     history = [last * (1 - 0.5 / (epoch + 1)) for epoch in range(recipe.epochs - 1)] + [last]
     document = {
@@ -716,6 +723,28 @@ def test_the_controls_have_their_section_and_their_curve(tmp_path: Path) -> None
     assert "CIFAR-10 ResNet 20 and its control 92.50 93.00 \N{MINUS SIGN}0.50 within chance" in lines(html)
     assert "CIFAR-10 ResNet 20 92.50 92.00 +0.50 beyond the curve" in lines(html)
     assert "ResNet 20 with ReLU, widened" in html
+
+
+def test_what_was_tried_where_q_metric_falls_short_is_told(tmp_path: Path) -> None:
+    store_cell(tmp_path, "wideresnet16_4", "cifar10", 95.2, 94.5)
+    store_cell(tmp_path, "plainnet3", "cifar100", 22.0, 60.0)
+    before = build(tmp_path)
+    assert "Nothing has been tried yet." in before
+    assert "below the paper with Q-Metric: WideResNet 16-4 on CIFAR-10; PlainNet 3 on CIFAR-100." in before
+    short = changes.recipes("wideresnet16_4", "cifar10")
+    for number, recipe in enumerate([*short["none"], *short["nesterov"], *short["one-iteration-more"]]):
+        store(tmp_path, recipe, 10.0, table="changes", validation=90.0 + number)
+    for recipe in changes.final_recipes("wideresnet16_4", "cifar10", "nesterov"):
+        store(tmp_path, recipe, 95.3, table="changes")
+    html = build(tmp_path)
+    found = lines(html)
+    assert "WideResNet 16-4 on CIFAR-10, scored on held-out training images" in html
+    for line in ("none 30 90.00 91.00", "nesterov 30 92.00 93.00", f"one iteration more 30 {DASH} 94.00"):
+        assert line in found
+    assert "WideResNet 16-4 on CIFAR-10, scored on test images" in html
+    assert "none 200 95.20 94.50" in found
+    assert "nesterov 200 95.30 95.30" in found
+    assert "10.00" not in html, "short runs are not told by the test images"
 
 
 def test_times_are_shown_beside_the_paper_s(nothing: Evidence) -> None:

@@ -97,6 +97,13 @@ def final_rows(results: Sequence[Result], full: Sequence[Result], model: str, da
     return run if any(row.change != NONE for row in run) else []
 
 
+def tried(results: Sequence[Result], full: Sequence[Result]) -> list[Row]:
+    """All that was tried, short or at full length, network by network."""
+    networks = dict.fromkeys((result.recipe.model, result.recipe.dataset) for result in results)
+    found = [row for one in networks for row in [*rows(results, *one), *final_rows(results, full, *one)]]
+    return [row for row in found if row.n]
+
+
 def _row(change: str, recipe: Recipe, found: Sequence[Result]) -> Row:
     held_out = bool(recipe.validation)
     scores = [result.scores.validation if held_out else result.scores.last for result in found]

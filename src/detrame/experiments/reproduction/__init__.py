@@ -38,6 +38,8 @@ def page(evidence: Evidence) -> str:
         attacked_on=measured_on(evidence.fooling) if evidence.fooling else "",
         most_parameters=wording.most_parameters(evidence),
         controls=tables.matched(evidence),
+        changes=tables.changes(evidence),
+        behind=wording.behind(evidence),
         times=tables.times(evidence),
         training_times=wording.training_times(evidence),
         time_hardware=next((row.hardware for row in evidence.timing if row.hardware), None),

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from detrame.experiments import paper
+from detrame.experiments.changes import TABLE as CHANGES_TABLE
+from detrame.experiments.changes import Row as Change
+from detrame.experiments.changes import tried
 from detrame.experiments.controls import Control, control_rows
 from detrame.experiments.ddl import TABLE as DDL_TABLE
 from detrame.experiments.ddl import Row as DdlRow
@@ -99,6 +102,7 @@ class Evidence:
         results: every finished run.
         rows: the cells of the accuracy table, run or not, by (model, data set, activation).
         controls: the networks of matched cost.
+        changes: what was tried where Q-Metric falls short.
         timing: the time table, measured or not.
         ddl: deep dictionary learning and DeTraMe in one shape, by one recipe.
         fooling: what attacks and noise did to the networks.
@@ -107,6 +111,7 @@ class Evidence:
     results: Sequence[Result]
     rows: dict[tuple[str, str, str], Row]
     controls: Sequence[Control]
+    changes: Sequence[Change]
     timing: Sequence[TimeRow]
     ddl: Sequence[DdlRow]
     fooling: Sequence[FoolingRow]
@@ -121,6 +126,7 @@ class Evidence:
             results=results,
             rows=rows,
             controls=control_rows(results),
+            changes=tried(stored(folder, table=CHANGES_TABLE), results),
             timing=time_rows(folder),
             ddl=[row for dataset in ("cifar10", "cifar100") for row in ddl_rows(dictionaries, dataset, DDL_METHODS)],
             fooling=fooling_rows(one for attack in ATTACKS for one in stored_attacks(folder, attack)),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from detrame.experiments import timing
+from detrame.experiments.changes import Row as Change
 from detrame.experiments.controls import Control
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.report.svg import signed
@@ -127,6 +128,29 @@ def _matched(control: Control, evidence: Evidence) -> Matched:
         n=str(control.n),
         difference=signed((control.mean or 0) - (qmetric.mean or 0)) if compared else DASH,
     )
+
+
+class Changed(NamedTuple):
+    """A change, and what either activation came to with it on one kind of images."""
+
+    change: str
+    epochs: str
+    accuracies: list[str]
+
+
+def changes(evidence: Evidence) -> dict[str, list[Changed]]:
+    """What was tried where Q-Metric falls short, by network, data set and the images it is scored on."""
+    tables: dict[str, dict[str, list[Change]]] = {}
+    for row in evidence.changes:
+        title = f"{model_name(row.model)} on {DATASETS[row.dataset]}, scored on {row.scored_on}"
+        tables.setdefault(title, {}).setdefault(row.change, []).append(row)
+    return {title: [_changed(*rows) for rows in table.values()] for title, table in tables.items()}
+
+
+def _changed(*rows: Change) -> Changed:
+    found = {row.activation: Spread(row.mean, row.std, row.n).text(2) for row in rows if row.mean is not None}
+    told = [found.get(activation, DASH) for activation in ACTIVATIONS]
+    return Changed(rows[0].change.replace("-", " "), str(rows[0].epochs), told)
 
 
 class Time(NamedTuple):

@@ -73,6 +73,15 @@ def tally(claims: list[Claim]) -> str:
     return ", ".join(f"{case[0]}{' so far' * case[1]} {count}" for case in cases if (count := verdicts[case]))
 
 
+def behind(evidence: Evidence) -> str:
+    """The Q-Metric networks that are not reproduced, by data set; nothing if there are none."""
+    found: dict[str, list[str]] = {}
+    for (model, dataset, activation), row in evidence.rows.items():
+        if activation == "qmetric" and row.verdict == "not reproduced":
+            found.setdefault(dataset, []).append(model_name(model))
+    return "; ".join(f"{joined(found[dataset])} on {name}" for dataset, name in DATASETS.items() if dataset in found)
+
+
 def most_parameters(evidence: Evidence) -> str:
     """How many times the parameters of its ReLU twin a Q-Metric network has at most."""
     counts = evidence.parameters
