@@ -52,6 +52,8 @@ def test_the_accuracies_and_throughputs_in_words_are_the_stored_ones() -> None:
     words = " ".join(PAGE.split())
     for scores in (found["ours"], found["float32"]):
         assert " ".join(Spread.of(scores).text(2).split()) in words
+    apart = [f"{ours - float32:.2f}" for ours, float32 in zip(found["ours"], found["float32"], strict=True)]
+    assert f"ours less float32 is {apart[0]}, {apart[1]} and {apart[2]} points" in words
     seeds = {path.stem: json.loads(path.read_text()) for path in (FOLDER / "seeds").iterdir()}
     speedups = {name: [one[a]["research_speedup"] for a in ("relu", "qmetric")] for name, one in seeds.items()}
     residual = [*speedups["resnet8"], *speedups["resnet20"]]
