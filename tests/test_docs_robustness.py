@@ -17,6 +17,7 @@ from detrame.experiments.spread import Spread
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "robustness.md").read_text()
+LONGER = "longer steps are no better"
 BENCHMARK = json.loads((ROOT / "results" / "universal_art.json").read_text())
 
 
@@ -212,11 +213,27 @@ def test_pgd_flatters_the_q_metric_networks() -> None:
     assert relu_left[1] < qmetric_left[1]
 
 
-def test_all_checks_hold() -> None:
+def test_all_checks_hold_but_the_youngest() -> None:
     found = stored(RESULTS, "pgd")
     assert len(found) == 6
     assert all(one.checks for one in found)
     assert all(check.holds for one in found for check in one.checks)
+    assert LONGER not in {check.name for one in found for check in one.checks}
+
+
+def test_what_longer_steps_leave_is_what_was_stored() -> None:
+    measured = json.loads((RESULTS / "checks.json").read_text())["measured"]
+    (relu, usual), (qmetric, plain) = (
+        [f"{figures[name]:.1f}" for name in ("PGD, steps 4 times as long", "PGD, 40 steps")]
+        for one in measured
+        for figures in [check["figures"] for check in one["checks"] if check["name"] == LONGER]
+    )
+    assert (
+        f"longer steps leave {relu} % with ReLU where PGD leaves {usual}, and {qmetric} % with Q-Metric where PGD leaves "
+        f"{plain}" in WORDS
+    )
+    assert [check["name"] for one in measured for check in one["checks"] if not check["holds"]] == [LONGER] * 2
+    assert measured[0]["environment"]["commit"][:7] in PAGE
 
 
 def test_the_seconds_of_crafting_are_the_stored_ones() -> None:
