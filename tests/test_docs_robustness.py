@@ -229,8 +229,8 @@ def test_what_longer_steps_leave_is_what_was_stored() -> None:
         for figures in [check["figures"] for check in one["checks"] if check["name"] == LONGER]
     )
     assert (
-        f"longer steps leave {relu} % with ReLU where PGD leaves {usual}, and {qmetric} % with Q-Metric where PGD leaves "
-        f"{plain}" in WORDS
+        f"longer steps leave {relu} % with ReLU where PGD leaves {usual}, "
+        f"and {qmetric} % with Q-Metric where PGD leaves {plain}" in WORDS
     )
     assert [check["name"] for one in measured for check in one["checks"] if not check["holds"]] == [LONGER] * 2
     assert measured[0]["environment"]["commit"][:7] in PAGE
