@@ -50,6 +50,31 @@ def test_compare_trains_both_networks_on_the_same_seeds_and_writes_the_page(comp
     assert "<html" in (compared / "report.html").read_text()
 
 
+def test_a_closed_stdout_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.argv", ["detrame", "data", "list"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 0
+
+
+def test_many_images_on_a_cpu_are_told_of_beforehand(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train", "plainnet3", "--epochs", "1", "--set", "width=0.05", "--device", "cpu", "--out"]
+    assert cli.run([*arguments, "quiet"]) == 0
+    assert "on the CPU" not in capsys.readouterr().err
+    monkeypatch.setattr("detrame.cli.train.MANY", 100)
+    assert cli.run([*arguments, "told"]) == 0
+    assert capsys.readouterr().err.startswith("on the CPU, 1 epochs of 29 steps may take days: a GPU takes minutes\n")
+
+
+def test_a_file_of_any_name_is_a_recipe(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (inside / "mine").write_text(tiny(lr=0.07).to_json())
+    assert cli.run(["train", "--recipe", "mine", "--print-recipe"]) == 0
+    assert json.loads(capsys.readouterr().out)["lr"] == 0.07
+
+
 def test_train_evaluate_and_report(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["train", "plainnet3", "--seeds", "0,1", *SMALL]) == 0
     captured = capsys.readouterr()
@@ -233,8 +258,12 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["train", "plainnet3", "--set", "width=1e12"], 1, "there is not enough memory for this"),
     (["compare", "--set", "activation=relu"], 2, "compare decides the activation itself"),
     (["compare", "--set", "seed=3"], 2, "compare decides the seed itself"),
-    (["train", "--resume", "{here}/nowhere"], 1, "nowhere is not a folder"),
-    (["train", "--resume", "{here}/empty"], 1, "there is no run in"),
+    (["train", "--resume", "{here}/nowhere"], 2, "nowhere is not a folder"),
+    (["train", "--resume", "{here}/empty"], 2, "there is no run in"),
+    (["train", "--resume", ""], 2, "the path is empty: name a folder"),
+    (["train", "plainnet3", "--out", ""], 2, "the path is empty: name a folder"),
+    (["train", "plainnet3", "--recipe", "smal"], 2, "unknown recipe 'smal': did you mean 'small'"),
+    (["train", "plainnet3", "--recipe", "{here}/file"], 1, "file is not a recipe"),
     (["train", "--resume", "{here}/old"], 1, "another version of detrame (format 0, this one reads 1)"),
     (["train", "--resume", "{here}/damaged"], 1, "checkpoint.safetensors cannot be read"),
     (["train", "--lr", "0.1"], 2, "No such option: --lr"),
@@ -245,7 +274,9 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["evaluate", "{here}/damaged"], 1, "is not finished: continue it with"),
     (["evaluate", "{run}", "--device", "tpu"], 2, "unknown device 'tpu'"),
     (["report"], 2, "Missing argument 'RUNS...'"),
-    (["report", "{here}/empty"], 1, "there is no run in"),
+    (["report", "{here}/empty"], 2, "there is no run in"),
+    (["report", "{run}", "{here}/again"], 2, "are of one recipe and seed, which count once: leave one out"),
+    (["report", "{here}/parts"], 1, "lost is not a run: it has no recipe.json"),
     (["report", "{here}/damaged"], 1, "is not finished"),
     (["report", "{run}", "--out", "/proc/page.html"], 1, "/proc/page"),
     (["report", "{run}", "--out", "{here}/empty"], 1, "empty is a folder: name the file to write"),
@@ -270,6 +301,9 @@ def wrong_places(inside: Path, compared: Path, monkeypatch: pytest.MonkeyPatch) 
     run = compared / "relu" / "seed-0"
     shutil.copytree(run, inside / "old")
     (inside / "old" / "environment.json").write_text('{"format": 0}')
+    shutil.copytree(run, inside / "again")
+    shutil.copytree(run, inside / "parts" / "lost")
+    (inside / "parts" / "lost" / "recipe.json").unlink()
     shutil.copytree(run, inside / "changed")
     environment = json.loads((run / "environment.json").read_text())
     environment["data"]["digest"] = "0" * 64

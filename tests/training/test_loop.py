@@ -462,6 +462,47 @@ def damaged(finished: Run, to: Path, name: str, content: bytes) -> Path:
     return to
 
 
+@pytest.mark.parametrize("scores", [{"last": 3}, {"last": None}, {"last": "good"}, {"last": float("nan")}])
+def test_results_that_are_no_scores_are_refused(finished: Run, tmp_path: Path, scores: dict[str, Any]) -> None:
+    whole = json.loads((finished.path / "result.json").read_text())
+    content = json.dumps(scores if len(scores) == 1 and scores["last"] == 3 else whole | scores)
+    path = damaged(finished, tmp_path / "run", "result.json", content.encode())
+    with pytest.raises(
+        Failure, match=r"result.json is no result .*: delete .*result.json, then `detrame train --resume"
+    ):
+        _ = load(path).scores
+
+
+def test_weights_that_are_not_the_run_s_are_found_out_and_trained_again(finished: Run, tmp_path: Path) -> None:
+    content = bytearray((finished.path / "weights.safetensors").read_bytes())
+    content[-1] ^= 1
+    path = damaged(finished, tmp_path / "run", "weights.safetensors", bytes(content))
+    again = f"delete {path / 'result.json'}, then `detrame train --resume {path}` trains it again"
+    with pytest.raises(Failure, match=f"weights.safetensors is damaged, or of another run: {again}"):
+        _ = load(path).model
+    (path / "result.json").unlink()
+    assert_same_bits(weights(resume(path)), weights(finished))
+    assert without_seconds(load(path)) == without_seconds(finished)
+
+
+def test_a_recipe_that_has_changed_since_the_checkpoint_is_refused(tmp_path: Path) -> None:
+    path = plan(tiny(), tmp_path / "run", device="cpu").path
+
+    def interrupt(run: Run, epoch: Epoch) -> None:
+        raise Interrupt
+
+    with pytest.raises(Interrupt):
+        resume(path, on_epoch=interrupt)
+    (path / "recipe.json").write_text(tiny(lr=0.06).to_json())
+    with pytest.raises(Failure, match="does not fit its run's recipe: put that back as it was, or delete"):
+        resume(path)
+
+
+def test_files_can_be_read_by_whom_the_umask_lets(finished: Run) -> None:
+    modes = {file.name: file.stat().st_mode for file in finished.path.iterdir() if file.suffix != ".lock"}
+    assert modes["weights.safetensors"] == modes["recipe.json"]
+
+
 def test_damaged_runs_are_refused_with_the_file_s_name(finished: Run, tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"weights.safetensors cannot be read"):
         _ = load(damaged(finished, tmp_path / "1", "weights.safetensors", b"no weights")).model
@@ -514,9 +555,9 @@ def test_two_processes_never_train_into_one_folder(tmp_path: Path) -> None:
 def test_find(finished: Run, tmp_path: Path) -> None:
     assert [run.path for run in find(finished.path)] == [finished.path]
     assert [run.path for run in find(finished.path.parent)] == [finished.path]
-    with pytest.raises(Failure, match="there is no run in"):
+    with pytest.raises(ValueError, match="there is no run in"):
         find(tmp_path)
-    with pytest.raises(Failure, match="is not a folder"):
+    with pytest.raises(ValueError, match="is not a folder"):
         find(tmp_path / "nowhere")
     with pytest.raises(Failure, match=r"is not a run: it has no recipe.json"):
         load(tmp_path)
@@ -572,9 +613,9 @@ def test_momentum_comes_back_in_the_layout_of_its_parameter(tmp_path: Path) -> N
     model, step = fresh()
     step.set_lr(0.1)
     step(torch.rand(4, 3, 8, 8), torch.arange(4))
-    checkpoint.save(tmp_path / "c.safetensors", step, checkpoint.Progress())
+    checkpoint.save(tmp_path / "c.safetensors", step, checkpoint.Progress(), tiny())
     other, again = fresh()
-    checkpoint.restore(tmp_path / "c.safetensors", again)
+    checkpoint.restore(tmp_path / "c.safetensors", again, tiny())
     for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
         kept = again.optimizer.state[theirs]["momentum_buffer"]
         assert kept.stride() == theirs.stride()
@@ -591,9 +632,9 @@ def test_random_numbers_of_a_gpu_go_on_where_they_were(tmp_path: Path) -> None:
 
     step, random = fresh()
     torch.rand(5, generator=random)
-    checkpoint.save(tmp_path / "c.safetensors", step, checkpoint.Progress())
+    checkpoint.save(tmp_path / "c.safetensors", step, checkpoint.Progress(), tiny())
     again, restored = fresh()
-    checkpoint.restore(tmp_path / "c.safetensors", again)
+    checkpoint.restore(tmp_path / "c.safetensors", again, tiny())
     assert torch.equal(torch.rand(5, generator=restored), torch.rand(5, generator=random))
 
 

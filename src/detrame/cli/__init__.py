@@ -3,8 +3,10 @@
 Exit status: 0 done, 1 the work failed, 2 wrong arguments; either failure is one line on stderr, without a traceback.
 """
 
+import os
 import sys
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -67,6 +69,9 @@ def models(
 
 def main() -> None:
     """The `detrame` command."""
+    for name in ("stdout", "stderr"):  # a shell may have closed one, as with >&-
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):  # a terminal that knows only ASCII gets a ? for a ±, not an error
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -1,12 +1,20 @@
 """Options that several commands share, and how their values are read."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+def folder(text: str) -> Path:
+    """A path that is not empty, as an unset variable of a shell would make it."""
+    if not text:
+        raise ValueError("the path is empty: name a folder")
+    return Path(text)
 
 
 def numbers(option: str, text: str) -> list[int]:

@@ -1,14 +1,17 @@
 """`detrame train`, `compare`, `evaluate` and `report`: runs and what comes of them."""
 
 import json
+import math
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device, numbers
+from detrame.cli.arguments import AsJson, Device, folder, numbers
 from detrame.cli.show import epochs_shown, print_document, print_summaries
+from detrame.errors import unknown
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.training import Recipe, Run
@@ -19,7 +22,10 @@ Iterations = Annotated[
 ]
 Seeds = Annotated[str | None, typer.Option(metavar="0,1,...", help="One run for each. [default: the recipe's, or 0]")]
 Epochs = Annotated[int | None, typer.Option(help="[default: the recipe's; milestones move in proportion]")]
-Out = Annotated[Path | None, typer.Option(help="The folder to make. [default: a free one under runs/]")]
+Out = Annotated[
+    Path | None,
+    typer.Option(parser=folder, metavar="FOLDER", help="The folder to make. [default: a free one in runs/]"),
+]
 RecipeName = Annotated[
     str | None, typer.Option(metavar="cifar|svhn|small|FILE", help="Where to start from. [default: the data set's]")
 ]
@@ -31,6 +37,7 @@ Changes = Annotated[
         help="Change a field of the recipe, as lr=0.05 or lr_milestones=[60,120]; --print-recipe shows all.",
     ),
 ]
+MANY = 10_000  # images an epoch, for a CPU
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events into the run.")]
 
 
@@ -50,7 +57,9 @@ def train(
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs from one checkpoint to the next.")] = 1,
     tensorboard: TensorBoard = False,
     print_recipe: Annotated[bool, typer.Option("--print-recipe", help="Print the recipe and train nothing.")] = False,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Continue a run, or all below a folder.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(parser=folder, metavar="RUN", help="Continue a run, or all below a folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a network.
@@ -89,9 +98,10 @@ def train(
     if print_recipe:
         print(recipes[0].to_json(), end="")
         return
-    folder = out or plans.free_folder(Path("runs") / f"{start.model}-{start.dataset}-{start.activation}")
+    place = out or plans.free_folder(Path("runs") / f"{start.model}-{start.dataset}-{start.activation}")
+    _tell_of_the_cpu(start, device, quiet=as_json)
     with epochs_shown(len(recipes) * start.epochs, quiet=as_json, tensorboard=tensorboard) as on_epoch:
-        runs = plans.train_all(recipes, folder, device=device, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
+        runs = plans.train_all(recipes, place, device=device, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
     _finish(runs, as_json)
 
 
@@ -123,11 +133,12 @@ def compare(
     start = _recipe(recipe, changes, model=named, dataset=dataset, iterations=iterations, epochs=epochs)
     if start.activation == "dictionary":
         raise ValueError(f"{start.model} has no activation to compare: `detrame reproduce ddl` sets it beside others")
-    folder = out or plans.free_folder(Path("runs") / f"compare-{start.model}-{start.dataset}")
+    place = out or plans.free_folder(Path("runs") / f"compare-{start.model}-{start.dataset}")
+    _tell_of_the_cpu(start, device, quiet=as_json)
     chosen = numbers("--seeds", seeds)
     with epochs_shown(2 * len(chosen) * start.epochs, quiet=as_json) as on_epoch:
-        runs = plans.compare(start, chosen, folder, device=device, on_epoch=on_epoch)
-    page = report.write(runs, folder / "report.html")
+        runs = plans.compare(start, chosen, place, device=device, on_epoch=on_epoch)
+    page = report.write(runs, place / "report.html")
     _finish(runs, as_json, page=page)
 
 
@@ -180,9 +191,13 @@ def report(
 
 def recipe_file(recipe: str | None) -> Path | None:
     """The file that --recipe names, if it names one rather than a recipe of ours."""
-    if recipe is None or ("/" not in recipe and not recipe.endswith(".json")):
+    from detrame.experiments import RECIPES
+
+    if recipe is None or recipe in RECIPES:
         return None
     if not Path(recipe).is_file():
+        if "/" not in recipe and not recipe.endswith(".json"):
+            raise unknown("recipe", recipe, RECIPES)
         raise ValueError(f"there is no recipe at {recipe}: make one with --print-recipe")
     return Path(recipe)
 
@@ -216,6 +231,19 @@ def _parsed(changes: list[str]) -> dict[str, Any]:
         except ValueError:
             fields[name] = value
     return fields
+
+
+def _tell_of_the_cpu(recipe: "Recipe", device: str, *, quiet: bool) -> None:
+    """Say on stderr, before hours pass in silence, that so many images want a GPU."""
+    from detrame.data import load
+    from detrame.training import pick_device
+
+    if quiet or pick_device(device) != "cpu":
+        return
+    images = len(load(recipe.dataset, split_seed=recipe.split_seed).train)
+    if images > MANY:
+        steps = f"{recipe.epochs} epochs of {math.ceil(images / recipe.batch_size)} steps"
+        print(f"on the CPU, {steps} may take days: a GPU takes minutes", file=sys.stderr)
 
 
 def _total(runs: "list[Run]") -> int:

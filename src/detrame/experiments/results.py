@@ -66,7 +66,7 @@ def _read(path: Path) -> Result:
     try:
         document = json.loads(path.read_text())
         recipe, scores = Recipe.from_json(json.dumps(document["recipe"])), Scores(**document["scores"])
-        for score in (scores.last, scores.best, scores.seconds, *document["test_accuracy"]):
+        for score in document["test_accuracy"]:
             if not isinstance(score, int | float) or not math.isfinite(score):
                 raise ValueError(f"{score!r} is no score")
         return Result(recipe, document["environment"], scores, document["test_accuracy"], document.get("timing", {}))

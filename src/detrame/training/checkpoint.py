@@ -9,6 +9,7 @@ from torch import Tensor
 
 from detrame.errors import Failure
 from detrame.training.files import read_tensors, write_tensors
+from detrame.training.recipe import Recipe
 from detrame.training.step import Step
 
 
@@ -32,8 +33,8 @@ class Progress:
     together: int = 1
 
 
-def save(path: Path, step: Step, progress: Progress) -> None:
-    """Write weights, momentum, random state and progress, whole or not at all."""
+def save(path: Path, step: Step, progress: Progress, recipe: Recipe) -> None:
+    """Write weights, momentum, random state, progress and the recipe that they are of, whole or not at all."""
     tensors = {f"model.{name}": tensor for name, tensor in step.model.state_dict().items()}
     for name, parameter in step.model.named_parameters():
         if (buffer := step.optimizer.state[parameter].get("momentum_buffer")) is not None:
@@ -41,14 +42,16 @@ def save(path: Path, step: Step, progress: Progress) -> None:
     tensors["random.cpu"] = torch.get_rng_state()
     if step.random is not None:
         tensors["random.cuda"] = step.random.get_state()
-    write_tensors(path, tensors, {"progress": json.dumps(asdict(progress))})
+    write_tensors(path, tensors, {"progress": json.dumps(asdict(progress)), "recipe": recipe.to_json()})
 
 
-def restore(path: Path, step: Step) -> Progress:
-    """Put the state that `save` wrote back into a network and what trains it."""
+def restore(path: Path, step: Step, recipe: Recipe) -> Progress:
+    """Put the state that `save` wrote back into a network and what trains it, by the same recipe."""
     tensors, metadata = read_tensors(path, remedy="delete it to start the run again")
     parameters = dict(step.model.named_parameters())
     try:
+        if "recipe" in metadata and Recipe.from_json(metadata["recipe"]) != recipe:
+            raise ValueError("the recipe has changed since")
         step.model.load_state_dict(_under("model.", tensors))
         for name, buffer in _under("momentum.", tensors).items():
             # In the parameter's own layout, which a file does not keep and a fused optimiser asks for.
@@ -60,7 +63,9 @@ def restore(path: Path, step: Step) -> Progress:
             step.random.set_state(tensors["random.cuda"])
         return Progress(**json.loads(metadata["progress"]))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise Failure(f"{path} does not fit its run's recipe: delete it to start the run again") from error
+        raise Failure(
+            f"{path} does not fit its run's recipe: put that back as it was, or delete the checkpoint to start again"
+        ) from error
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 """Files that are whole or not there: written under a temporary name, then renamed."""
 
+import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +17,10 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, and put it in place once it is on the disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")  # of this process: another may write it too
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # which safetensors would make the owner's alone
         write(temporary)
+        temporary.chmod(mode)
         _wait_for_disk(temporary)
         os.replace(temporary, path)
         _sync_folder(path.parent)
@@ -94,6 +98,11 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
             raise OSError(str(error)) from error
 
     write_whole(path, save)
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:

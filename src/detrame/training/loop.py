@@ -23,7 +23,7 @@ from detrame.inference import Predictor, accuracy
 from detrame.training import checkpoint
 from detrame.training.checkpoint import Progress
 from detrame.training.environment import describe
-from detrame.training.files import append_text, sync, write_tensors, write_text
+from detrame.training.files import append_text, sha256, sync, write_tensors, write_text
 from detrame.training.recipe import Recipe
 from detrame.training.rounds import Rounds, Wanted
 from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, note_resumption, prepare
@@ -282,7 +282,7 @@ class _Training:
     def _restored(self) -> Progress:
         """The progress of the last checkpoint, or none; lines of epochs that will be done again are dropped."""
         path = self.run.path / "checkpoint.safetensors"
-        progress = checkpoint.restore(path, self.step) if path.exists() else Progress()
+        progress = checkpoint.restore(path, self.step, self.recipe) if path.exists() else Progress()
         metrics = self.run.path / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
         whole = [line for line in lines if line.endswith("\n")]
@@ -369,7 +369,7 @@ class _Training:
 
     def _checkpoint(self) -> None:
         sync(self.run.path / "metrics.jsonl")  # which must not lack epochs that the checkpoint has behind it
-        checkpoint.save(self.run.path / "checkpoint.safetensors", self.step, self.progress)
+        checkpoint.save(self.run.path / "checkpoint.safetensors", self.step, self.progress, self.recipe)
 
     def _leave_result(self) -> None:
         """Weights first, result last: the result is what makes a run finished."""
@@ -384,10 +384,11 @@ class _Training:
             seconds=last.seconds,
             together=self.progress.together,
         )
-        result = json.dumps(dataclasses.asdict(scores), indent=2) + "\n"
-        metadata = {"recipe": self.recipe.to_json(), "scores": result}
-        write_tensors(self.run.path / "weights.safetensors", self.model.state_dict(), metadata)
-        write_text(self.run.path / "result.json", result)
+        metadata = {"recipe": self.recipe.to_json(), "scores": json.dumps(dataclasses.asdict(scores))}
+        weights = self.run.path / "weights.safetensors"
+        write_tensors(weights, self.model.state_dict(), metadata)
+        whole = dataclasses.replace(scores, weights=sha256(weights))
+        write_text(self.run.path / "result.json", json.dumps(dataclasses.asdict(whole), indent=2) + "\n")
         (self.run.path / "checkpoint.safetensors").unlink()
 
 

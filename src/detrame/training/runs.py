@@ -10,6 +10,7 @@ weights.safetensors, result.json   when it is
 import dataclasses
 import fcntl
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,9 +22,9 @@ from torch import nn
 
 from detrame.data import Dataset
 from detrame.data import load as load_dataset
-from detrame.errors import Failure
+from detrame.errors import Failure, why_not
 from detrame.training.environment import describe, sittings
-from detrame.training.files import read_tensors, write_text
+from detrame.training.files import read_tensors, sha256, write_text
 from detrame.training.recipe import Recipe
 
 FORMAT = 1
@@ -47,6 +48,7 @@ class Scores:
     """What a finished run reports; the last epoch's accuracy is the headline, the best one stands beside it.
 
     The seconds are those of a clock on the wall: with `together` above 1, as many runs, or fewer, shared the device.
+    `weights` is the SHA-256 of the file of weights, by which damage to it is known.
     """
 
     last: float
@@ -56,6 +58,12 @@ class Scores:
     parameters: int
     seconds: float
     together: int = 1
+    weights: str | None = None
+
+    def __post_init__(self) -> None:
+        for score in (self.last, self.best, self.seconds):
+            if not isinstance(score, int | float) or not math.isfinite(score):
+                raise ValueError(f"{score!r} is no score")
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Run:
     @cached_property
     def environment(self) -> dict[str, Any]:
         """Versions, hardware, commit and data of the run."""
-        return _read_json(self.path / "environment.json")
+        return _read_json(self.path / "environment.json", "train the run again")
 
     @cached_property
     def history(self) -> list[Epoch]:
@@ -83,7 +91,12 @@ class Run:
         try:
             return [Epoch(**json.loads(line)) for line in lines]
         except (ValueError, TypeError) as error:
-            raise Failure(f"{path} is damaged ({error}): train the run again") from error
+            raise Failure(f"{path} is damaged ({error}): {self.again}") from error
+
+    @property
+    def again(self) -> str:
+        """What to do about a finished run of which something is damaged."""
+        return f"delete {self.path / 'result.json'}, then `detrame train --resume {self.path}` trains it again"
 
     @property
     def finished(self) -> bool:
@@ -96,7 +109,11 @@ class Run:
         if not self.finished:
             again = f"continue it with `detrame train --resume {self.path}`, or move it away"
             raise Failure(f"{self.path} is not finished: {again}")
-        return Scores(**_read_json(self.path / "result.json"))
+        path = self.path / "result.json"
+        try:
+            return Scores(**_read_json(path, self.again))
+        except (TypeError, ValueError) as error:
+            raise Failure(f"{path} is no result ({why_not(error)}): {self.again}") from error
 
     def dataset(self) -> Dataset:
         """The data set the run was trained on; a Failure if its name stands for other images by now."""
@@ -108,10 +125,11 @@ class Run:
     @cached_property
     def model(self) -> nn.Module:
         """The trained network, on the CPU, in eval mode; it takes pixels in [0, 1]."""
-        _ = self.scores  # for its complaint
+        path, digest = self.path / "weights.safetensors", self.scores.weights
         model = self.recipe.build(self.dataset())
-        path = self.path / "weights.safetensors"
-        weights, _ = read_tensors(path, remedy="train the run again")
+        weights, _ = read_tensors(path, remedy=self.again)
+        if digest is not None and digest != sha256(path):
+            raise Failure(f"{path} is damaged, or of another run: {self.again}")
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
@@ -135,16 +153,17 @@ def load(path: str | Path) -> Run:
 
 
 def find(path: str | Path) -> list[Run]:
-    """The run in a folder, or the runs in the folders below it; a Failure if there is none."""
+    """The run in a folder, or the runs in the folders below it; a ValueError if there is none."""
     path = Path(path)
     if not path.is_dir():
-        raise Failure(f"{path} is not a folder: runs are made by `detrame train` and `detrame compare`")
+        raise ValueError(f"{path} is not a folder: runs are made by `detrame train` and `detrame compare`")
     if (path / "recipe.json").is_file():
         return [load(path)]
-    folders = sorted(file.parent for file in path.rglob("recipe.json"))
+    # By either of two files, so that a run which has lost one is not left out in silence.
+    folders = {file.parent for name in ("recipe.json", "environment.json") for file in path.rglob(name)}
     if not folders:
-        raise Failure(f"there is no run in {path}: runs are made by `detrame train` and `detrame compare`")
-    return [load(folder) for folder in folders]
+        raise ValueError(f"there is no run in {path}: runs are made by `detrame train` and `detrame compare`")
+    return [load(folder) for folder in sorted(folders)]
 
 
 def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
@@ -192,11 +211,11 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, remedy: str) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise Failure(f"{path} cannot be read ({error}): train the run again") from error
+        raise Failure(f"{path} cannot be read ({error}): {remedy}") from error
     if not isinstance(value, dict):
-        raise Failure(f"{path} does not hold a JSON object: train the run again")
+        raise Failure(f"{path} does not hold a JSON object: {remedy}")
     return value

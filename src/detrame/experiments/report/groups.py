@@ -115,10 +115,12 @@ def compared(runs: Sequence[Run]) -> list[Comparison]:
     """The runs as comparisons, one for each network on a data set; ReLU comes first, else the order is the runs'."""
     if not runs:
         raise ValueError("a report needs at least one run")
-    by_recipe: dict[Recipe, dict[str, Run]] = {}
+    by_recipe: dict[Recipe, dict[tuple[int, int], Run]] = {}
     for run in runs:
         _check(run)
-        by_recipe.setdefault(_shared(run.recipe), {})[str(run.path.resolve())] = run
+        alike = by_recipe.setdefault(_shared(run.recipe), {}).setdefault(_seeds(run), run)
+        if alike.path.resolve() != run.path.resolve():
+            raise ValueError(f"{alike.path} and {run.path} are of one recipe and seed, which count once: leave one out")
     recipes = sorted(by_recipe, key=lambda recipe: recipe.activation != "relu")
     comparisons = []
     for model, dataset in dict.fromkeys((run.recipe.model, run.recipe.dataset) for run in runs):
