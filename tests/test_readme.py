@@ -13,6 +13,7 @@ from detrame.experiments.reproduce import Row, accuracy_rows, cells
 from detrame.experiments.reproduction.evidence import Evidence
 from detrame.experiments.results import stored
 from detrame.experiments.spread import Spread
+from detrame.training.environment import sittings
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -68,6 +69,19 @@ def test_the_table_is_that_of_the_stored_results(line: str) -> None:
     assert line in README
 
 
+def test_every_commit_and_machine_of_the_table_is_named() -> None:
+    places = [
+        place
+        for result in stored(ROOT / "results")
+        if result.recipe.dataset != "digits"
+        for place in sittings(result.environment)
+    ]
+    assert len({place["commit"] for place in places}) > 1
+    for place in places:
+        assert place["commit"][:7] in README
+        assert place["hardware"] in README
+
+
 def test_where_q_metric_gains_is_what_the_readme_says() -> None:
     evidence = Evidence.read(ROOT / "results")
     pairs = evidence.pairs(sorted({model for model, _, _ in evidence.rows}), "cifar10")
@@ -105,8 +119,9 @@ def test_the_speed_is_that_of_the_stored_benchmark() -> None:
         and case["backward"]
         and not case["channels_last"]
     ]
-    assert f"is {case['speed']:.2f} times as fast and keeps {case['memory']:.2f} of the" in README
-    assert benchmark["commit"][:7] in README
+    page = " ".join((ROOT / "docs" / "speed.md").read_text().split())
+    assert f"is {case['speed']:.2f} times as fast and keeps {case['memory']:.2f} of the" in page
+    assert f"AMD EPYC at commit {benchmark['commit'][:7]}" in page
 
 
 def test_the_step_times_are_those_of_the_stored_bench() -> None:
