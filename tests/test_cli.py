@@ -1,3 +1,4 @@
+import runpy
 import subprocess
 import sys
 import time
@@ -18,6 +19,14 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["models", "--help"]) == 0
     assert "--iterations" in capsys.readouterr().out
     assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"detrame {detrame.__version__}\n"
+
+
+def test_the_package_runs_as_a_module(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["detrame", "--version"])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_module("detrame", run_name="__main__")
+    assert stop.value.code == 0
     assert capsys.readouterr().out == f"detrame {detrame.__version__}\n"
 
 
