@@ -1,3 +1,5 @@
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -152,3 +154,63 @@ def test_layers_of_others_that_fold_or_stay(net: nn.Module, shape: tuple[int, ..
     net.train()(x)  # for statistics
     net.eval()
     torch.testing.assert_close(fold(net)(x), net(x), rtol=1e-10, atol=1e-10)
+
+
+class Doubled(QMetricReLU):
+    """A subclass with a forward pass of its own."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return 2 * super().forward(input)
+
+
+def hooked(index: int) -> nn.Sequential:
+    net = nn.Sequential(nn.Conv2d(6, 6, 1), nn.BatchNorm2d(6), nn.Conv2d(6, 6, 1), coupled(dim=2))
+    net[index].register_forward_hook(lambda module, args, out: out.abs() + 1)
+    return net
+
+
+@pytest.mark.parametrize(
+    "net", [nn.Sequential(nn.Conv2d(6, 6, 1), Doubled(6, 1, init="random")), *map(hooked, range(4))]
+)
+def test_code_that_a_folded_layer_would_not_run_is_run(net: nn.Module) -> None:
+    x = torch.randn(2, 6, 5, 5)
+    net(x)  # for statistics
+    net.eval()
+    torch.testing.assert_close(fold(net)(x), net(x))
+
+
+class Unlike(nn.Module):
+    """A layer, and something that its trace would not do."""
+
+    def __init__(self, forward: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layers, self.then = nn.Sequential(nn.Conv2d(3, 6, 1), nn.BatchNorm2d(6)), forward
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.then(self, self.layers(x))
+
+
+def hooked_outside() -> nn.Module:
+    net = nn.Sequential(nn.Sequential(nn.Conv2d(3, 6, 1), nn.BatchNorm2d(6)))
+    net[0].register_forward_hook(lambda module, args, out: 2 * out)
+    return net
+
+
+def keeping(net: nn.Module, y: Tensor) -> Tensor:
+    net.last = y
+    return y
+
+
+@pytest.mark.parametrize(
+    ("net", "reason"),
+    [
+        (Unlike(lambda net, y: y + torch.rand(1)), "random numbers"),
+        (Unlike(lambda net, y: y if random.random() < 0.5 else 2 * y), "random numbers"),
+        (Unlike(keeping), "the attribute last"),
+        (hooked_outside(), "the hooks of 0 would not be called"),
+    ],
+    ids=["random numbers", "random branches", "attributes", "hooks"],
+)
+def test_what_a_trace_would_lose_is_said(net: nn.Module, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        fold(net)

@@ -7,9 +7,7 @@ pass of one mode: forward and backward in training; in evaluation forward alone,
 
 import math
 import operator
-import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,7 +19,7 @@ from detrame.kernels.few_channels import Shape
 from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last, normalise_by_running
 from detrame.kernels.q_metric import NormQMetric, norm_q_metric
 from detrame.kernels.tiles import check_size
-from detrame.tracing import Tracer, is_relu
+from detrame.tracing import is_relu, module_of, traced, writes
 
 
 class _Halves(torch.autograd.Function):
@@ -172,15 +170,10 @@ def fused(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 def fused_graph(model: nn.Module) -> fx.GraphModule:
     """The network's graph with the layers that can be fused in the place of those they stand for."""
-    before = torch.get_rng_state(), random.getstate()
-    with _attributes_kept(model):
-        net = fx.GraphModule(model, Tracer().trace(model))
-    if not torch.equal(torch.get_rng_state(), before[0]) or random.getstate() != before[1]:
-        raise ValueError("the forward pass draws random numbers that a trace would keep for good")
-    _check_hooks(model, net)
+    net = traced(model)
     _check_writes(net)
     for node in list(net.graph.nodes):
-        module = _module(net, node)
+        module = module_of(net, node)
         if module is None or len(node.args) != 1:
             continue
         if type(module) is nn.Conv2d and _fusible_conv(net, module):
@@ -192,62 +185,11 @@ def fused_graph(model: nn.Module) -> fx.GraphModule:
     return net
 
 
-@contextmanager
-def _attributes_kept(model: nn.Module) -> Iterator[None]:
-    """Put back what the block sets on modules; a ValueError if it did, since a pass without their code would not."""
-    kept = {module: dict(vars(module)) for module in model.modules()}
-    try:
-        yield
-    finally:
-        changed = [module for module, before in kept.items() if not _same(vars(module), before)]
-        for module in changed:
-            vars(module).clear()
-            vars(module).update(kept[module])
-    if changed:
-        raise ValueError(f"the forward pass sets attributes of {type(changed[0]).__name__}")
-
-
-def _same(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    return now.keys() == before.keys() and all(now[name] is before[name] for name in now)
-
-
-def _check_hooks(model: nn.Module, net: fx.GraphModule) -> None:
-    """Raise a ValueError if a module that the graph looks into, rather than calls it, has hooks."""
-    called = {node.target for node in net.graph.nodes if node.op == "call_module"}
-    for name, module in model.named_modules():
-        if _has_hooks(module) and name not in called:
-            raise ValueError(f"the hooks of {name or 'the network'} would not be called")
-
-
-def _has_hooks(module: nn.Module) -> bool:
-    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
-
-
 def _check_writes(net: fx.GraphModule) -> None:
     """Raise a ValueError if something is written in place that others read too: when they do so would matter."""
     for node in net.graph.nodes:
-        if _writes(net, node) and len(node.all_input_nodes[0].users) > 1:
+        if writes(net, node) and len(node.all_input_nodes[0].users) > 1:
             raise ValueError(f"{node} writes in place what others read")
-
-
-def _writes(net: fx.GraphModule, node: fx.Node) -> bool:
-    if node.op == "call_module":
-        return bool(getattr(net.get_submodule(str(node.target)), "inplace", False))
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    called = node.op in ("call_method", "call_function")
-    by_name = name.endswith("_") and not name.endswith("__")
-    return called and (by_name or node.target in _IN_PLACE or bool(node.kwargs.get("inplace")))
-
-
-_IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.ipow)
-
-
-def _module(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
-    """The module that a node calls, unless it has hooks: these want it to be called."""
-    if node.op != "call_module":
-        return None
-    module = net.get_submodule(str(node.target))
-    return None if _has_hooks(module) else module
 
 
 def _fusible_conv(net: fx.GraphModule, conv: nn.Conv2d) -> bool:
@@ -282,7 +224,7 @@ def _fusible_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> b
     """Whether the kernels can compute the norm: its input comes from a fused layer, or is summed from such."""
     before = node.args[0]
     assert isinstance(before, fx.Node)
-    fused_before = isinstance(_module(net, before), _Conv | _Norm | _NormQMetric) or before.target in _SUMS
+    fused_before = isinstance(module_of(net, before), _Conv | _Norm | _NormQMetric) or before.target in _SUMS
     statistics = norm.running_mean is not None and norm.momentum is not None
     return fused_before and norm.affine and statistics and norm.training == net.training
 
@@ -292,7 +234,7 @@ _SUMS: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
 
 def _fuse_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> None:
     after = _only_user(node)
-    module = _module(net, after) if after else None
+    module = module_of(net, after) if after else None
     if after and module and is_relu(module):
         _fuse_norm_relu(net, node, after, norm)
     elif after and type(module) is QMetricReLU and _fusible_activation(module):
@@ -336,7 +278,7 @@ def _relu_of_sum(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
     if not _is_sum(node):
         return None
     after = _only_user(node)
-    module = _module(net, after) if after else None
+    module = module_of(net, after) if after else None
     return after if module and is_relu(module) else None
 
 

@@ -29,6 +29,8 @@ _LAYERS = {
     F.conv_transpose3d: 1,
 }
 
+CONSTANT = "_tensor_constant"  # how torch.fx names the tensors that a forward pass makes
+
 
 class Arguments(NamedTuple):
     """What a network is called with."""
@@ -189,39 +191,44 @@ class Tracer(fx.Tracer):
         )
 
 
-def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Graph | str:
+def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.GraphModule | str:
     """The forward pass as a graph that gives `expected` on the example, or the reason why it has none."""
-    left_out = _left_out(net, example)
-    before = torch.get_rng_state(), random.getstate()
     try:
         with evaluating(net):
             net.train()
-            in_training = _traced(net, left_out)
+            in_training = traced(net, example)
             net.eval()
-            graph = _traced(net, left_out)
-            if str(graph) != str(in_training):
+            found = traced(net, example)
+            if str(found.graph) != str(in_training.graph):
                 return "the forward pass differs between training and evaluation, so that no one trace serves"
-            if not torch.equal(torch.get_rng_state(), before[0]) or random.getstate() != before[1]:
-                return "the forward pass draws random numbers that a trace would keep for good"
-            _, outputs = run(fx.GraphModule(net, graph), example)
+            _, outputs = run(found, example)
     except Exception as error:  # whatever a forward pass does to a proxy that it cannot stand for
         return (
             f"the forward pass cannot be traced ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
         )
     if not same_outputs(expected, outputs):
         return "its trace gives other outputs"
+    return found
+
+
+def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
+    """The forward pass as a graph of the network's own modules; a ValueError if that would do something else.
+
+    Arguments that the example leaves out keep their defaults.
+    """
+    before = _random_states()
+    with _attributes_kept(net):
+        graph = fx.GraphModule(net, Tracer().trace(net, concrete_args=_left_out(net, example)))
+    if _random_states() != before:
+        raise ValueError("random numbers drawn in the forward pass would be kept for good")
+    _check_hooks(net, graph)
     return graph
 
 
-def _traced(net: nn.Module, left_out: dict[str, Any]) -> fx.Graph:
-    # Constants of the forward pass are put on the network, under names that count up: start from none.
-    for name in [name for name in vars(net) if name.startswith("_tensor_constant")]:
-        delattr(net, name)
-    return Tracer().trace(net, concrete_args=left_out or None)
-
-
-def _left_out(net: nn.Module, example: Arguments) -> dict[str, Any]:
+def _left_out(net: nn.Module, example: Arguments | None) -> dict[str, Any]:
     """The arguments of the forward pass that the example leaves at their defaults: None stays None in the trace."""
+    if example is None:
+        return {}
     signature = inspect.signature(net.forward)
     given = signature.bind(*example.args, **example.kwargs).arguments
     return {
@@ -229,6 +236,69 @@ def _left_out(net: nn.Module, example: Arguments) -> dict[str, Any]:
         for name, parameter in signature.parameters.items()
         if name not in given and parameter.default is not parameter.empty
     }
+
+
+def _random_states() -> list[Any]:
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    return [random.getstate(), *(state.tolist() for state in (torch.get_rng_state(), *on_gpus))]
+
+
+@contextmanager
+def _attributes_kept(net: nn.Module) -> Iterator[None]:
+    """Put back what the block sets on modules; a ValueError if it did, since a pass without their code would not."""
+    kept = {module: dict(vars(module)) for module in net.modules()}
+    set_by_code = []
+    try:
+        yield
+    finally:
+        for module, before in kept.items():
+            now = vars(module)
+            changed = {name for name in now.keys() | before.keys() if now.get(name) is not before.get(name)}
+            if changed:
+                now.clear()
+                now.update(before)
+            set_by_code += [name for name in changed if not name.startswith(CONSTANT)]
+    if set_by_code:
+        raise ValueError(f"the attribute {set_by_code[0]} that the forward pass sets would not be set")
+
+
+def _check_hooks(net: nn.Module, graph: fx.GraphModule) -> None:
+    """Raise a ValueError if a module that the graph looks into, rather than calls it, has hooks."""
+    called = {node.target for node in graph.graph.nodes if node.op == "call_module"}
+    for name, module in net.named_modules():
+        if _has_hooks(module) and name not in called:
+            raise ValueError(f"the hooks of {name or 'the network'} would not be called")
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
+
+
+def module_of(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
+    """The module that a node calls, unless it has hooks: these want it to be called."""
+    if node.op != "call_module":
+        return None
+    module = net.get_submodule(str(node.target))
+    return None if _has_hooks(module) else module
+
+
+def uses(net: fx.GraphModule, node: fx.Node) -> int:
+    """In how many places of the graph the module that a node calls, or a tensor of it, is used."""
+    names = [str(other.target) for other in net.graph.nodes if other.op in ("call_module", "get_attr")]
+    return sum(name == node.target or name.startswith(f"{node.target}.") for name in names)
+
+
+def writes(net: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a node writes in place the tensor that is its first input."""
+    if node.op == "call_module":
+        return bool(getattr(net.get_submodule(str(node.target)), "inplace", False))
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    called = node.op in ("call_method", "call_function")
+    by_name = name.endswith("_") and not name.endswith("__")
+    return called and (by_name or node.target in _IN_PLACE or bool(node.kwargs.get("inplace")))
+
+
+_IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.ipow)
 
 
 def same_outputs(expected: list[Tensor], outputs: list[Tensor]) -> bool:
