@@ -1,6 +1,8 @@
 import copy
 import pickle
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -189,6 +191,55 @@ def test_a_forward_pass_that_depends_on_the_mode_is_not_traced() -> None:
     with pytest.warns(UserWarning, match="differs between training and evaluation"):
         converted = detrame.convert(Dropped(), torch.randn(2, 3))
     assert isinstance(converted, Dropped)
+
+
+def without_gradients(net: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return F.relu(net(x))
+
+
+def without_autocast(net: nn.Module, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", enabled=False):
+        return F.relu(net(x.float()))
+
+
+def with_autocast(net: nn.Module, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return F.relu(net(x)).float()
+
+
+class Reversed(torch.autograd.Function):
+    """The identity, with a backward pass of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return -grads[0]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [without_gradients, without_autocast, with_autocast, lambda net, x: Reversed.apply(F.relu(net(x)))],
+    ids=["without gradients", "without autocast", "with autocast", "a backward pass of its own"],
+)
+def test_blocks_that_a_trace_would_lose_are_left(block: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    class Blocks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.back, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.head(block(self.back, x))
+            return out
+
+    net = Blocks()
+    with pytest.warns(UserWarning, match="cannot be traced .* would be lost"):
+        converted = detrame.convert(net, torch.randn(5, 3))
+    assert isinstance(converted, Blocks)
+    assert [entry.where for entry in left_in(converted)] == ["forward"]
 
 
 def test_relus_inside_modules_that_are_not_traced_are_listed() -> None:

@@ -201,15 +201,27 @@ def keeping(net: nn.Module, y: Tensor) -> Tensor:
     return y
 
 
+def without_gradients(net: nn.Module, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        return 2 * y
+
+
+def without_autocast(net: nn.Module, y: Tensor) -> Tensor:
+    with torch.autocast("cpu", enabled=False):
+        return y.float() @ y.float()
+
+
 @pytest.mark.parametrize(
     ("net", "reason"),
     [
         (Unlike(lambda net, y: y + torch.rand(1)), "random numbers"),
         (Unlike(lambda net, y: y if random.random() < 0.5 else 2 * y), "random numbers"),
         (Unlike(keeping), "the attribute last"),
+        (Unlike(without_gradients), "a block without gradients"),
+        (Unlike(without_autocast), "with its own autocast"),
         (hooked_outside(), "the hooks of 0 would not be called"),
     ],
-    ids=["random numbers", "random branches", "attributes", "hooks"],
+    ids=["random numbers", "random branches", "attributes", "no gradients", "no autocast", "hooks"],
 )
 def test_what_a_trace_would_lose_is_said(net: nn.Module, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):

@@ -173,10 +173,26 @@ class _Proxy(fx.Proxy):
         return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
 
 
+def _mode() -> tuple[bool, bool, int]:
+    """Whether there are gradients, and the number of autocast blocks around: one may ask for what there is already."""
+    torch.autocast_increment_nesting()
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.autocast_decrement_nesting()
+
+
 class Tracer(fx.Tracer):
     """Traces through a network, not into PyTorch's own modules, ReLUs, iterated activations, dictionary layers."""
 
     proxy_buffer_attributes = True  # or a buffer's value at the time of tracing would be kept for good
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mode = _mode()
+
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        """A node of the graph; a ValueError in a block of which the graph would not know."""
+        if _mode() != self.mode:  # inside an autograd function of the network's own there are no gradients either
+            raise ValueError("a block without gradients or with its own autocast, or its own backward, would be lost")
+        return super().create_node(*args, **kwargs)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         """What stands for the value of a node."""
@@ -217,7 +233,7 @@ def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
     Arguments that the example leaves out keep their defaults.
     """
     before = _random_states()
-    with _attributes_kept(net):
+    with _attributes_kept(net), torch.inference_mode(False), torch.enable_grad():
         graph = fx.GraphModule(net, Tracer().trace(net, concrete_args=_left_out(net, example)))
     if _random_states() != before:
         raise ValueError("random numbers drawn in the forward pass would be kept for good")
