@@ -98,7 +98,7 @@ class _NormQMetric(nn.Module):
         self.working: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        norm, activation, x = _norm(self.norm), self.activation, channels_last(x.to(self.working.dtype))
+        norm, activation, x = _norm(self.norm), self.activation, channels_last(x)
         rest = (self.working, activation.gain, activation.threshold, norm, activation.iterations)
         return NormQMetric.apply(x, norm.weight, norm.bias, *rest) if self.training else norm_q_metric(x, *rest)
 

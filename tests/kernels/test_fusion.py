@@ -191,6 +191,33 @@ def test_layers_of_every_kind(layers: str) -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "qmetric"])
 @pytest.mark.parametrize("training", [True, False])
+def test_a_norm_reads_what_it_is_given(activation: str, training: bool) -> None:
+    """In float32, that is: in half precision nothing would be left of what lies beside a large mean."""
+    torch.manual_seed(0)
+    net = Net(lambda s, x: s.a(s.n(s.c(x) + 1000 * s.p.detach())))
+    net.a = nn.ReLU() if activation == "relu" else QMetricReLU(8, 5, 3, init="random")
+    net = net.to(DEVICE)
+    x = torch.randn(4, 3, 6, 6, device=DEVICE)
+    net.n.momentum = 1.0
+    net(x)  # so that the statistics are those of the batch
+    net.train(training)
+    twin = copy.deepcopy(net)
+    with torch.set_grad_enabled(training):
+        ours = fused(net, torch.float16)
+        assert isinstance(ours, Fused)
+        results = [ours(x).float(), twin(x)]
+    torch.testing.assert_close(*results, rtol=0.01, atol=0.02)
+    if training:
+        for result in results:
+            result.square().mean().backward()
+        for (name, mine), theirs in zip(net.named_parameters(), twin.parameters(), strict=True):
+            if mine.grad is not None:
+                assert theirs.grad is not None
+                torch.testing.assert_close(mine.grad, theirs.grad, rtol=0.02, atol=0.02, msg=name)
+
+
+@pytest.mark.parametrize("activation", ["relu", "qmetric"])
+@pytest.mark.parametrize("training", [True, False])
 def test_a_network_that_diverged_is_seen_to_have(activation: str, training: bool) -> None:
     net = detrame.create_model("resnet8", activation=activation, width=0.1).to(DEVICE).train(training)
     with torch.no_grad():
