@@ -159,6 +159,11 @@ def test_a_network_of_modules_keeps_its_class_and_modes() -> None:
     assert torch.equal(converted[1].running_mean, torch.zeros(4))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_a_traced_network_keeps_its_mode(training: bool) -> None:
+    assert detrame.convert(Residual().train(training), IMAGES).training is training
+
+
 def test_in_place_conversion() -> None:
     net = sequential()
     assert detrame.convert(net, IMAGES, inplace=True) is net
@@ -240,6 +245,27 @@ def test_blocks_that_a_trace_would_lose_are_left(block: Callable[[nn.Module, Ten
         converted = detrame.convert(net, torch.randn(5, 3))
     assert isinstance(converted, Blocks)
     assert [entry.where for entry in left_in(converted)] == ["forward"]
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_a_trace_leaves_nothing_in_the_network(inplace: bool) -> None:
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept: list[Tensor] = []
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.last = F.relu(x * torch.ones(3))
+            self.kept.append(self.last)
+            return self.last
+
+    net = Keeping()
+    with pytest.warns(UserWarning, match="cannot be traced .* keeps in attributes"):
+        converted = detrame.convert(net, torch.randn(5, 3), inplace=inplace)
+    assert type(converted) is Keeping
+    assert type(converted.last) is Tensor
+    assert {type(kept) for kept in converted.kept} == {Tensor}
+    assert not any(name.startswith("_tensor_constant") for name in vars(converted))
 
 
 def test_relus_inside_modules_that_are_not_traced_are_listed() -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
 from detrame.errors import check_count
-from detrame.tracing import CONSTANT, Arguments, Call, is_relu, run, run_graph, same_outputs, trace, writes
+from detrame.tracing import CONSTANT, Arguments, Call, is_relu, run, run_graph, same_outputs, trace, written
 
 
 class Unconverted(NamedTuple):
@@ -63,7 +63,7 @@ def convert(
     Returns:
         The converted network. Its attribute ``unconverted`` lists every ReLU that was left, which is also warned of.
         A network that had to be traced is a torch.fx.GraphModule: it keeps the names of modules and parameters, but
-        not the methods, hooks and containers of the original.
+        not the methods and containers of the original.
     """
     check_count("iterations", iterations)
     _check_model(model)
@@ -203,7 +203,7 @@ def _rewrite_graph(net: Converted, calls: dict[fx.Node, list[Call]], iterations:
         if isinstance(activation := _activation(call, iterations), str):
             unconverted.append(Unconverted(call.path or str(node), activation))
             continue
-        in_place = writes(net, node)
+        in_place = written(net, node) is not None
         name = str(node.target) if uses[node.target] == 1 else _free_name(net, node)
         net.add_submodule(name, activation)
         _replace(node, name, in_place)

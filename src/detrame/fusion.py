@@ -19,7 +19,7 @@ from detrame.kernels.few_channels import Shape
 from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last, normalise_by_running
 from detrame.kernels.q_metric import NormQMetric, norm_q_metric
 from detrame.kernels.tiles import check_size
-from detrame.tracing import is_relu, module_of, traced, writes
+from detrame.tracing import is_relu, module_of, traced, written
 
 
 class _Halves(torch.autograd.Function):
@@ -188,7 +188,7 @@ def fused_graph(model: nn.Module) -> fx.GraphModule:
 def _check_writes(net: fx.GraphModule) -> None:
     """Raise a ValueError if something is written in place that others read too: when they do so would matter."""
     for node in net.graph.nodes:
-        if writes(net, node) and len(node.all_input_nodes[0].users) > 1:
+        if written(net, node) and len(node.all_input_nodes[0].users) > 1:
             raise ValueError(f"{node} writes in place what others read")
 
 

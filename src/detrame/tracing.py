@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import Any, NamedTuple
 
 import torch
@@ -166,11 +167,21 @@ def run_graph(net: fx.GraphModule, example: Arguments) -> dict[fx.Node, list[Cal
     return found
 
 
+_ASSIGNMENTS = (
+    *(operator.iadd, operator.isub, operator.imul, operator.imatmul, operator.itruediv, operator.ifloordiv),
+    *(operator.imod, operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ior, operator.ixor),
+)
+
+
 class _Proxy(fx.Proxy):
     """``a += b`` stays what it is: torch.fx would make it ``a = a + b``, and another name of a would miss it."""
 
-    def __iadd__(self, other: Any) -> fx.Proxy:
-        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
+    def _assign(self, assignment: Any, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", assignment, (self, other), {})
+
+
+for _assignment in _ASSIGNMENTS:
+    setattr(_Proxy, f"__{_assignment.__name__}__", partialmethod(_Proxy._assign, _assignment))
 
 
 def _mode() -> tuple[bool, bool, int]:
@@ -230,7 +241,7 @@ def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Grap
 def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
     """The forward pass as a graph of the network's own modules; a ValueError if that would do something else.
 
-    Arguments that the example leaves out keep their defaults.
+    Arguments that the example leaves out keep their defaults; without an example, so do all but the first.
     """
     before = _random_states()
     with _attributes_kept(net), torch.inference_mode(False), torch.enable_grad():
@@ -238,19 +249,24 @@ def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
     if _random_states() != before:
         raise ValueError("random numbers drawn in the forward pass would be kept for good")
     _check_hooks(net, graph)
+    _check_writes(graph)
     return graph
 
 
 def _left_out(net: nn.Module, example: Arguments | None) -> dict[str, Any]:
-    """The arguments of the forward pass that the example leaves at their defaults: None stays None in the trace."""
-    if example is None:
-        return {}
+    """The arguments of the forward pass that the example leaves at their defaults: None stays None in the trace.
+
+    Containers are not among them: torch.fx has no code for such, and they are not None.
+    """
     signature = inspect.signature(net.forward)
-    given = signature.bind(*example.args, **example.kwargs).arguments
+    first = list(signature.parameters)[:1]
+    given = first if example is None else signature.bind(*example.args, **example.kwargs).arguments
     return {
         name: parameter.default
         for name, parameter in signature.parameters.items()
-        if name not in given and parameter.default is not parameter.empty
+        if name not in given
+        and parameter.default is not parameter.empty
+        and not isinstance(parameter.default, tuple | list | dict)
     }
 
 
@@ -261,21 +277,29 @@ def _random_states() -> list[Any]:
 
 @contextmanager
 def _attributes_kept(net: nn.Module) -> Iterator[None]:
-    """Put back what the block sets on modules; a ValueError if it did, since a pass without their code would not."""
-    kept = {module: dict(vars(module)) for module in net.modules()}
-    set_by_code = []
+    """Put back what the block keeps in attributes, or in lists and dicts that are such; a ValueError if it did."""
+    attributes = [vars(module) for module in net.modules()]
+    held = [value for each in attributes for value in each.values() if isinstance(value, list | dict)]
+    kept = [(container, container.copy()) for container in (*attributes, *held)]
     try:
         yield
     finally:
-        for module, before in kept.items():
-            now = vars(module)
-            changed = {name for name in now.keys() | before.keys() if now.get(name) is not before.get(name)}
-            if changed:
-                now.clear()
-                now.update(before)
-            set_by_code += [name for name in changed if not name.startswith(CONSTANT)]
-    if set_by_code:
-        raise ValueError(f"the attribute {set_by_code[0]} that the forward pass sets would not be set")
+        for name in [name for name in vars(net) if name.startswith(CONSTANT)]:
+            delattr(net, name)  # which torch.fx has put there
+        changed = [(container, before) for container, before in kept if _parts(container) != _parts(before)]
+        for container, before in changed:
+            container.clear()
+            if isinstance(container, dict):
+                container.update(before)
+            else:
+                container.extend(before)
+    if changed:
+        raise ValueError("what the forward pass keeps in attributes would not be kept")
+
+
+def _parts(container: list[Any] | dict[str, Any]) -> list[int]:
+    """What tells whether a container holds the same things."""
+    return list(map(id, (*container, *container.values()) if isinstance(container, dict) else container))
 
 
 def _check_hooks(net: nn.Module, graph: fx.GraphModule) -> None:
@@ -283,11 +307,12 @@ def _check_hooks(net: nn.Module, graph: fx.GraphModule) -> None:
     called = {node.target for node in graph.graph.nodes if node.op == "call_module"}
     for name, module in net.named_modules():
         if _has_hooks(module) and name not in called:
-            raise ValueError(f"the hooks of {name or 'the network'} would not be called")
+            raise ValueError(f"hooks or a forward pass of {name or 'the network'} itself would not be called")
 
 
 def _has_hooks(module: nn.Module) -> bool:
-    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)  # which is not that of its class
 
 
 def module_of(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
@@ -304,17 +329,29 @@ def uses(net: fx.GraphModule, node: fx.Node) -> int:
     return sum(name == node.target or name.startswith(f"{node.target}.") for name in names)
 
 
-def writes(net: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether a node writes in place the tensor that is its first input."""
+def _check_writes(net: fx.GraphModule) -> None:
+    """Raise a ValueError if something written in place would not hold the same."""
+    order = {node: index for index, node in enumerate(net.graph.nodes)}
+    for node in order:
+        if (source := written(net, node)) is None:
+            continue
+        if str(source.target).startswith(CONSTANT):
+            raise ValueError("a tensor that the forward pass makes and then writes to would be made only once")
+        # A tensor changes under its other names too, a number does not: a trace cannot know which it is.
+        if node.target in _ASSIGNMENTS and any(order[user] > order[node] for user in source.users):
+            raise ValueError(f"{node} assigns to what is read under another name")
+
+
+def written(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+    """What a node writes in place, if it does."""
     if node.op == "call_module":
-        return bool(getattr(net.get_submodule(str(node.target)), "inplace", False))
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    called = node.op in ("call_method", "call_function")
-    by_name = name.endswith("_") and not name.endswith("__")
-    return called and (by_name or node.target in _IN_PLACE or bool(node.kwargs.get("inplace")))
-
-
-_IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.ipow)
+        in_place = getattr(net.get_submodule(str(node.target)), "inplace", False)
+    else:
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        by_name = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+        asked_for = by_name or node.target in _ASSIGNMENTS or node.kwargs.get("inplace", False)
+        in_place = asked_for and node.op in ("call_method", "call_function")
+    return node.all_input_nodes[0] if in_place else None
 
 
 def same_outputs(expected: list[Tensor], outputs: list[Tensor]) -> bool:
