@@ -19,7 +19,7 @@ from detrame.kernels.few_channels import Shape
 from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last, normalise_by_running
 from detrame.kernels.q_metric import NormQMetric, norm_q_metric
 from detrame.kernels.tiles import check_size
-from detrame.tracing import is_relu, module_of, traced, written
+from detrame.tracing import is_relu, module_of, traced, uses, written
 
 
 class _Halves(torch.autograd.Function):
@@ -142,8 +142,7 @@ class Fused(nn.Module):
         self._dtype = dtype
         self.layers = [module for module in self.graph.modules() if isinstance(module, _Conv | _NormQMetric)]
         norms = [module.norm for module in self.graph.modules() if isinstance(module, _FUSED_NORMS)]
-        counted = dict.fromkeys(norms)  # each once, however often it is used
-        self._counts = [norm.num_batches_tracked for norm in counted if norm.num_batches_tracked is not None]
+        self._counts = [norm.num_batches_tracked for norm in norms if norm.num_batches_tracked is not None]
 
     def forward(self, x: Tensor) -> Tensor:
         """The network's output for `x`."""
@@ -171,7 +170,7 @@ def fused(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 def fused_graph(model: nn.Module) -> fx.GraphModule:
     """The network's graph with the layers that can be fused in the place of those they stand for."""
     net = traced(model)
-    _check_writes(net)
+    _check_order(net)
     for node in list(net.graph.nodes):
         module = module_of(net, node)
         if module is None or len(node.args) != 1:
@@ -185,11 +184,28 @@ def fused_graph(model: nn.Module) -> fx.GraphModule:
     return net
 
 
-def _check_writes(net: fx.GraphModule) -> None:
-    """Raise a ValueError if something is written in place that others read too: when they do so would matter."""
+def _check_order(net: fx.GraphModule) -> None:
+    """Raise a ValueError if something is written in place that others may read too: when they do so would matter."""
     for node in net.graph.nodes:
-        if written(net, node) and len(node.all_input_nodes[0].users) > 1:
-            raise ValueError(f"{node} writes in place what others read")
+        source = written(net, node)
+        if source is not None and not _is_read_once(net, source):
+            raise ValueError(f"{node} writes in place what others may read")
+
+
+def _is_read_once(net: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a node's tensor has one reader: it is new, or it may be a view but then of such tensors alone."""
+    if len(node.users) > 1 or node.op in ("placeholder", "get_attr"):
+        return False
+    if type(module_of(net, node)) in _MAKING_NEW or node.target in _MAKING_NEW or written(net, node) is not None:
+        return True  # what is written in place is looked at for itself
+    return all(_is_read_once(net, source) for source in node.all_input_nodes)
+
+
+_SUMS: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
+_MAKING_NEW: tuple[Callable[..., Any], ...] = (
+    *(nn.Conv2d, nn.Linear, nn.BatchNorm2d, nn.ReLU, QMetricReLU),
+    *(operator.add, operator.mul, torch.add, torch.cat),
+)
 
 
 def _fusible_conv(net: fx.GraphModule, conv: nn.Conv2d) -> bool:
@@ -225,11 +241,9 @@ def _fusible_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> b
     before = node.args[0]
     assert isinstance(before, fx.Node)
     fused_before = isinstance(module_of(net, before), _Conv | _Norm | _NormQMetric) or before.target in _SUMS
-    statistics = norm.running_mean is not None and norm.momentum is not None
-    return fused_before and norm.affine and statistics and norm.training == net.training
-
-
-_SUMS: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
+    statistics = norm.track_running_stats and norm.running_mean is not None and norm.momentum is not None
+    alone = uses(net, node) == 1  # or its statistics would move in another order
+    return fused_before and norm.affine and statistics and norm.training == net.training and alone
 
 
 def _fuse_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> None:
