@@ -1,6 +1,8 @@
 import copy
 import pickle
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -157,6 +159,11 @@ def test_a_network_of_modules_keeps_its_class_and_modes() -> None:
     assert torch.equal(converted[1].running_mean, torch.zeros(4))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_a_traced_network_keeps_its_mode(training: bool) -> None:
+    assert detrame.convert(Residual().train(training), IMAGES).training is training
+
+
 def test_in_place_conversion() -> None:
     net = sequential()
     assert detrame.convert(net, IMAGES, inplace=True) is net
@@ -189,6 +196,76 @@ def test_a_forward_pass_that_depends_on_the_mode_is_not_traced() -> None:
     with pytest.warns(UserWarning, match="differs between training and evaluation"):
         converted = detrame.convert(Dropped(), torch.randn(2, 3))
     assert isinstance(converted, Dropped)
+
+
+def without_gradients(net: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return F.relu(net(x))
+
+
+def without_autocast(net: nn.Module, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", enabled=False):
+        return F.relu(net(x.float()))
+
+
+def with_autocast(net: nn.Module, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return F.relu(net(x)).float()
+
+
+class Reversed(torch.autograd.Function):
+    """The identity, with a backward pass of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return -grads[0]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [without_gradients, without_autocast, with_autocast, lambda net, x: Reversed.apply(F.relu(net(x)))],
+    ids=["without gradients", "without autocast", "with autocast", "a backward pass of its own"],
+)
+def test_blocks_that_a_trace_would_lose_are_left(block: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    class Blocks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.back, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.head(block(self.back, x))
+            return out
+
+    net = Blocks()
+    with pytest.warns(UserWarning, match="cannot be traced .* would be lost"):
+        converted = detrame.convert(net, torch.randn(5, 3))
+    assert isinstance(converted, Blocks)
+    assert [entry.where for entry in left_in(converted)] == ["forward"]
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_a_trace_leaves_nothing_in_the_network(inplace: bool) -> None:
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept: list[Tensor] = []
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.last = F.relu(x * torch.ones(3))
+            self.kept.append(self.last)
+            return self.last
+
+    net = Keeping()
+    with pytest.warns(UserWarning, match="cannot be traced .* keeps in attributes"):
+        converted = detrame.convert(net, torch.randn(5, 3), inplace=inplace)
+    assert type(converted) is Keeping
+    assert type(converted.last) is Tensor
+    assert {type(kept) for kept in converted.kept} == {Tensor}
+    assert not any(name.startswith("_tensor_constant") for name in vars(converted))
 
 
 def test_relus_inside_modules_that_are_not_traced_are_listed() -> None:
@@ -306,7 +383,7 @@ def test_stochastic_depth_is_not_frozen_by_a_trace() -> None:
 
     for seed in range(8):
         torch.manual_seed(seed)
-        with pytest.warns(UserWarning, match="draws random numbers|differs between training and evaluation"):
+        with pytest.warns(UserWarning, match="random numbers drawn in the forward pass"):
             assert len(left_in(detrame.convert(Stochastic(), torch.randn(2, 3)))) == 1
 
 

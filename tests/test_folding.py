@@ -1,3 +1,7 @@
+import operator
+import random
+from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -152,3 +156,193 @@ def test_layers_of_others_that_fold_or_stay(net: nn.Module, shape: tuple[int, ..
     net.train()(x)  # for statistics
     net.eval()
     torch.testing.assert_close(fold(net)(x), net(x), rtol=1e-10, atol=1e-10)
+
+
+class Doubled(QMetricReLU):
+    """A subclass with a forward pass of its own."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return 2 * super().forward(input)
+
+
+def hooked(index: int) -> nn.Sequential:
+    net = nn.Sequential(nn.Conv2d(6, 6, 1), nn.BatchNorm2d(6), nn.Conv2d(6, 6, 1), coupled(dim=2))
+    net[index].register_forward_hook(lambda module, args, out: out.abs() + 1)
+    return net
+
+
+def with_forward_of_its_own() -> nn.Sequential:
+    net = nn.Sequential(nn.Conv2d(6, 6, 1), nn.BatchNorm2d(6))
+    net[0].forward = MethodType(lambda self, x: 2 * nn.Conv2d.forward(self, x).abs(), net[0])
+    return net
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        nn.Sequential(nn.Conv2d(6, 6, 1), Doubled(6, 1, init="random")),
+        *map(hooked, range(4)),
+        with_forward_of_its_own(),
+    ],
+)
+def test_code_that_a_folded_layer_would_not_run_is_run(net: nn.Module) -> None:
+    x = torch.randn(2, 6, 5, 5)
+    net(x)  # for statistics
+    net.eval()
+    torch.testing.assert_close(fold(net)(x), net(x))
+
+
+class Unlike(nn.Module):
+    """A layer, and something that its trace would not do."""
+
+    def __init__(self, forward: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layers, self.then = nn.Sequential(nn.Conv2d(3, 6, 1), nn.BatchNorm2d(6)), forward
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.then(self, self.layers(x))
+
+
+def hooked_outside() -> nn.Module:
+    net = nn.Sequential(nn.Sequential(nn.Conv2d(3, 6, 1), nn.BatchNorm2d(6)))
+    net[0].register_forward_hook(lambda module, args, out: 2 * out)
+    return net
+
+
+def keeping(net: nn.Module, y: Tensor) -> Tensor:
+    net.last = y
+    return y
+
+
+def aliased(net: nn.Module, y: Tensor) -> Tensor:
+    kept = y
+    y *= 2
+    return y + kept
+
+
+def aliased_number(net: nn.Module, y: Tensor) -> Tensor:
+    size = kept = y.shape[1]
+    size //= 2
+    return y[:, :size] * kept
+
+
+def summed(net: nn.Module, y: Tensor) -> Tensor:
+    total = torch.zeros(6, 1, 1)
+    total += y.mean((0, 2, 3))[:, None, None]
+    return total + y
+
+
+def put_together(net: nn.Module, y: Tensor) -> Tensor:
+    both = torch.zeros(2, 6)
+    both[0] = y.mean((0, 2, 3))
+    return both + y.sum()
+
+
+def without_gradients(net: nn.Module, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        return 2 * y
+
+
+def without_autocast(net: nn.Module, y: Tensor) -> Tensor:
+    with torch.autocast("cpu", enabled=False):
+        return y.float() @ y.float()
+
+
+@pytest.mark.parametrize(
+    ("net", "reason"),
+    [
+        (Unlike(lambda net, y: y + torch.rand(1)), "random numbers"),
+        (Unlike(lambda net, y: y if random.random() < 0.5 else 2 * y), "random numbers"),
+        (Unlike(keeping), "keeps in attributes"),
+        (Unlike(aliased), "imul assigns to what is read under another name"),
+        (Unlike(aliased_number), "ifloordiv assigns to what is read under another name"),
+        (Unlike(summed), "would be made only once"),
+        (Unlike(put_together), "would be made only once"),
+        (Unlike(without_gradients), "a block without gradients"),
+        (Unlike(without_autocast), "with its own autocast"),
+        (hooked_outside(), "hooks or a forward pass of 0 itself"),
+    ],
+    ids=[
+        *("random numbers", "random branches", "attributes", "a tensor under two names", "a number under two names"),
+        *("a sum of its own", "a tensor of its own", "no gradients", "no autocast", "hooks"),
+    ],
+)
+def test_what_a_trace_would_lose_is_said(net: nn.Module, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        fold(net)
+
+
+def on_tensors(y: Tensor) -> Tensor:
+    before = y.sum()
+    y += 1
+    y -= 3
+    y *= 2
+    y /= 3
+    y //= 0.1
+    y %= 5
+    y **= 2
+    y @= torch.ones(5, 5)
+    return y + before
+
+
+def on_numbers(y: Tensor) -> Tensor:
+    size = y.shape[0]
+    size <<= 4
+    size |= 3
+    size ^= 1
+    size &= 62
+    size >>= 1
+    return y * size
+
+
+@pytest.mark.parametrize("assigning", [on_tensors, on_numbers])
+def test_assignments_that_change_what_is_there(assigning: Callable[[Tensor], Tensor]) -> None:
+    net, x = Unlike(lambda net, y: assigning(y)).eval(), torch.randn(2, 3, 5, 5)
+    folded = fold(net)
+    assert any(node.target in (operator.imul, operator.ilshift) for node in folded.graph.nodes)
+    with torch.no_grad():
+        torch.testing.assert_close(folded(x), net(x))
+
+
+def test_what_is_written_in_place_and_read_again() -> None:
+    class Reading(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.Conv2d(3, 6, 1), nn.BatchNorm2d(6))
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.layers(x)
+            y.permute(0, 2, 3, 1).relu_()
+            return y
+
+    net, x = Reading().eval(), torch.randn(2, 3, 5, 5)
+    with torch.no_grad():
+        torch.testing.assert_close(fold(net)(x), net(x))
+
+
+class Optional(nn.Module):
+    """Arguments of all kinds that are left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 6, 1), nn.BatchNorm2d(6))
+
+    def forward(
+        self,
+        x: Tensor,
+        labels: Tensor | None = None,
+        *,
+        pooled: bool = True,
+        dims: tuple[int, ...] = (2, 3),
+        scale: float = 2.0,
+    ) -> Tensor:
+        y: Tensor = scale * self.layers(x)
+        return y.mean(dims) if labels is None and pooled else y.flatten(1)
+
+
+def test_arguments_that_are_left_out_keep_their_defaults() -> None:
+    net, x = Optional().eval(), torch.randn(2, 3, 5, 5)
+    folded = fold(net)
+    torch.testing.assert_close(folded(x), net(x))
+    with pytest.raises(AssertionError, match="labels has been specialized to have value None"):
+        folded(x, torch.zeros(2))

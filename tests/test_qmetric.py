@@ -200,6 +200,23 @@ def test_projection_respects_a_coupling_with_a_diagonal() -> None:
     assert act.threshold.min() >= 0
 
 
+def test_a_subclass_projects_by_itself() -> None:
+    class Wider(QMetricReLU):
+        def project_(self) -> None:
+            gain = self.gain.detach().clamp(0, 2)
+            super().project_()
+            self.gain.data.copy_(gain)
+
+    acts = Wider(4), QMetricReLU(4)
+    for act in acts:
+        act.coupling.data.fill_(1)
+        act.gain.data.fill_(5)
+    detrame.project_(nn.Sequential(*acts))
+    for act, gain in zip(acts, (2, 1), strict=True):
+        assert (operators.diagonal(act.coupling) == 0).all()
+        assert act.gain.tolist() == [gain] * 4
+
+
 def test_project_after_every_step_until_removed() -> None:
     act, z = module("conv2d")
     model = nn.Sequential(nn.Conv2d(3, 3, 1), act)

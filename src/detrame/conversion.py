@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
 from detrame.errors import check_count
-from detrame.tracing import Arguments, Call, is_relu, run, run_graph, same_outputs, trace
+from detrame.tracing import CONSTANT, Arguments, Call, is_relu, run, run_graph, same_outputs, trace, written
 
 
 class Unconverted(NamedTuple):
@@ -63,7 +63,7 @@ def convert(
     Returns:
         The converted network. Its attribute ``unconverted`` lists every ReLU that was left, which is also warned of.
         A network that had to be traced is a torch.fx.GraphModule: it keeps the names of modules and parameters, but
-        not the methods, hooks and containers of the original.
+        not the methods and containers of the original.
     """
     check_count("iterations", iterations)
     _check_model(model)
@@ -71,14 +71,15 @@ def convert(
     net = nn.Sequential(model) if isinstance(model, nn.ReLU) else model
     net = net if inplace else copy.deepcopy(net)
     calls, expected = run(net, example)
-    graph = trace(net, example, expected) if _needs_tracing(calls) else None
-    if isinstance(graph, fx.Graph):
-        converted = Converted(net, graph)
+    traced = trace(net, example, expected) if _needs_tracing(calls) else None
+    if isinstance(traced, fx.GraphModule):
+        converted = Converted(traced, traced.graph)
+        converted.training = net.training
         _keep_unused(net, converted)
         unconverted = _rewrite_graph(converted, run_graph(converted, example), iterations)
         net = converted
     else:
-        unconverted = _exchange_modules(net, calls, iterations, why_not_traced=graph)
+        unconverted = _exchange_modules(net, calls, iterations, why_not_traced=traced)
     unconverted += _unseen(net, {call.module for call in calls})
     net.unconverted = unconverted  # type: ignore[assignment]  # a plain list, neither parameter nor module
     if not calls and not unconverted:
@@ -187,9 +188,8 @@ def _keep_unused(net: nn.Module, converted: Converted) -> None:
         if not hasattr(converted, name):
             converted.register_buffer(name, buffer, persistent=name not in net._non_persistent_buffers_set)
     for name, _ in list(converted.named_buffers(recurse=False)):
-        if name.startswith("_tensor_constant"):  # put on the network by the trace: no state of its own
+        if name.startswith(CONSTANT):  # no state of its own
             converted._non_persistent_buffers_set.add(name)
-            delattr(net, name)
 
 
 def _rewrite_graph(net: Converted, calls: dict[fx.Node, list[Call]], iterations: int) -> list[Unconverted]:
@@ -203,7 +203,7 @@ def _rewrite_graph(net: Converted, calls: dict[fx.Node, list[Call]], iterations:
         if isinstance(activation := _activation(call, iterations), str):
             unconverted.append(Unconverted(call.path or str(node), activation))
             continue
-        in_place = _acts_in_place(net, node)
+        in_place = written(net, node) is not None
         name = str(node.target) if uses[node.target] == 1 else _free_name(net, node)
         net.add_submodule(name, activation)
         _replace(node, name, in_place)
@@ -237,10 +237,3 @@ def _replace(node: fx.Node, name: str, in_place: bool) -> None:
     if in_place:
         source.replace_all_uses_with(new, delete_user_cb=lambda user: user in later)
     node.graph.erase_node(node)
-
-
-def _acts_in_place(net: fx.GraphModule, node: fx.Node) -> bool:
-    if node.op == "call_module":
-        return bool(getattr(net.get_submodule(str(node.target)), "inplace", False))
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return name.endswith("_") or bool(node.kwargs.get("inplace", False))

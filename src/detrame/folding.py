@@ -14,7 +14,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from detrame import operators
 from detrame.activations import CoupledReLU, QMetricReLU
 from detrame.functional import FLOAT32_ENOUGH
-from detrame.tracing import Tracer
+from detrame.tracing import module_of, traced, uses
 
 Linear = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
@@ -54,16 +54,17 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
     """A copy of `model` for inference, with the same outputs up to rounding.
 
     Args:
-        model: a network that torch.fx can trace, in which a norm after an `nn.Linear` is one of (N, features).
+        model: a network that torch.fx can trace without a loss, of which a ValueError would tell, and in which a norm
+            after an `nn.Linear` is one of (N, features). Arguments but the first keep the defaults that they have.
         first_steps: whether to fold the first steps of Q-Metric ReLUs too, or only norms.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected a network, an nn.Module, got {type(model).__name__}")
     net = copy.deepcopy(model).eval()
-    folded = fx.GraphModule(net, Tracer().trace(net))
+    folded = traced(net)
     for node in list(folded.graph.nodes):
         before = _linear_before(folded, node)
-        module = _module(folded, node)
+        module = module_of(folded, node)
         if before is None or module is None:
             continue
         linear = folded.get_submodule(str(before.target))
@@ -72,7 +73,7 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
             folded.set_submodule(str(before.target), _without_norm(linear, module))
             node.replace_all_uses_with(before)
             folded.graph.erase_node(node)
-        elif first_steps and isinstance(module, QMetricReLU) and _first_step_folds(linear, module):
+        elif first_steps and type(module) is QMetricReLU and _first_step_folds(linear, module):
             folded.set_submodule(str(before.target), _with_first_step(linear, module))
             folded.set_submodule(str(node.target), LaterSteps(module.coupling.clone(), module.iterations))
     folded.delete_all_unused_submodules()
@@ -80,26 +81,16 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
     return folded
 
 
-def _module(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
-    return net.get_submodule(str(node.target)) if node.op == "call_module" else None
-
-
 def _linear_before(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
     """The convolution or linear layer whose only use is as the input of `node`, itself used in one place only."""
     if node.op != "call_module" or not node.args or not isinstance(node.args[0], fx.Node):
         return None
     before = node.args[0]
-    linear = _module(net, before)
+    linear = module_of(net, before)
     if not isinstance(linear, Linear) or "weight" not in linear._parameters:  # which is another's doing then
         return None
-    alone = len(before.users) == 1 and _uses(net, before) == _uses(net, node) == 1
+    alone = len(before.users) == 1 and uses(net, before) == uses(net, node) == 1
     return before if alone else None
-
-
-def _uses(net: fx.GraphModule, node: fx.Node) -> int:
-    """In how many places of the graph a module, or a tensor of it, is used."""
-    names = [str(other.target) for other in net.graph.nodes if other.op in ("call_module", "get_attr")]
-    return sum(name == node.target or name.startswith(f"{node.target}.") for name in names)
 
 
 def _first_step_folds(linear: Linear, module: QMetricReLU) -> bool:

@@ -7,9 +7,7 @@ pass of one mode: forward and backward in training; in evaluation forward alone,
 
 import math
 import operator
-import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,7 +19,7 @@ from detrame.kernels.few_channels import Shape
 from detrame.kernels.normalisation import Norm, NormReLU, SumNormReLU, channels_last, normalise_by_running
 from detrame.kernels.q_metric import NormQMetric, norm_q_metric
 from detrame.kernels.tiles import check_size
-from detrame.tracing import Tracer, is_relu
+from detrame.tracing import is_relu, module_of, traced, uses, written
 
 
 class _Halves(torch.autograd.Function):
@@ -100,7 +98,7 @@ class _NormQMetric(nn.Module):
         self.working: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        norm, activation, x = _norm(self.norm), self.activation, channels_last(x.to(self.working.dtype))
+        norm, activation, x = _norm(self.norm), self.activation, channels_last(x)
         rest = (self.working, activation.gain, activation.threshold, norm, activation.iterations)
         return NormQMetric.apply(x, norm.weight, norm.bias, *rest) if self.training else norm_q_metric(x, *rest)
 
@@ -144,8 +142,7 @@ class Fused(nn.Module):
         self._dtype = dtype
         self.layers = [module for module in self.graph.modules() if isinstance(module, _Conv | _NormQMetric)]
         norms = [module.norm for module in self.graph.modules() if isinstance(module, _FUSED_NORMS)]
-        counted = dict.fromkeys(norms)  # each once, however often it is used
-        self._counts = [norm.num_batches_tracked for norm in counted if norm.num_batches_tracked is not None]
+        self._counts = [norm.num_batches_tracked for norm in norms if norm.num_batches_tracked is not None]
 
     def forward(self, x: Tensor) -> Tensor:
         """The network's output for `x`."""
@@ -172,15 +169,10 @@ def fused(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 def fused_graph(model: nn.Module) -> fx.GraphModule:
     """The network's graph with the layers that can be fused in the place of those they stand for."""
-    before = torch.get_rng_state(), random.getstate()
-    with _attributes_kept(model):
-        net = fx.GraphModule(model, Tracer().trace(model))
-    if not torch.equal(torch.get_rng_state(), before[0]) or random.getstate() != before[1]:
-        raise ValueError("the forward pass draws random numbers that a trace would keep for good")
-    _check_hooks(model, net)
-    _check_writes(net)
+    net = traced(model)
+    _check_order(net)
     for node in list(net.graph.nodes):
-        module = _module(net, node)
+        module = module_of(net, node)
         if module is None or len(node.args) != 1:
             continue
         if type(module) is nn.Conv2d and _fusible_conv(net, module):
@@ -192,62 +184,28 @@ def fused_graph(model: nn.Module) -> fx.GraphModule:
     return net
 
 
-@contextmanager
-def _attributes_kept(model: nn.Module) -> Iterator[None]:
-    """Put back what the block sets on modules; a ValueError if it did, since a pass without their code would not."""
-    kept = {module: dict(vars(module)) for module in model.modules()}
-    try:
-        yield
-    finally:
-        changed = [module for module, before in kept.items() if not _same(vars(module), before)]
-        for module in changed:
-            vars(module).clear()
-            vars(module).update(kept[module])
-    if changed:
-        raise ValueError(f"the forward pass sets attributes of {type(changed[0]).__name__}")
-
-
-def _same(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    return now.keys() == before.keys() and all(now[name] is before[name] for name in now)
-
-
-def _check_hooks(model: nn.Module, net: fx.GraphModule) -> None:
-    """Raise a ValueError if a module that the graph looks into, rather than calls it, has hooks."""
-    called = {node.target for node in net.graph.nodes if node.op == "call_module"}
-    for name, module in model.named_modules():
-        if _has_hooks(module) and name not in called:
-            raise ValueError(f"the hooks of {name or 'the network'} would not be called")
-
-
-def _has_hooks(module: nn.Module) -> bool:
-    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
-
-
-def _check_writes(net: fx.GraphModule) -> None:
-    """Raise a ValueError if something is written in place that others read too: when they do so would matter."""
+def _check_order(net: fx.GraphModule) -> None:
+    """Raise a ValueError if something is written in place that others may read too: when they do so would matter."""
     for node in net.graph.nodes:
-        if _writes(net, node) and len(node.all_input_nodes[0].users) > 1:
-            raise ValueError(f"{node} writes in place what others read")
+        source = written(net, node)
+        if source is not None and not _is_read_once(net, source):
+            raise ValueError(f"{node} writes in place what others may read")
 
 
-def _writes(net: fx.GraphModule, node: fx.Node) -> bool:
-    if node.op == "call_module":
-        return bool(getattr(net.get_submodule(str(node.target)), "inplace", False))
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    called = node.op in ("call_method", "call_function")
-    by_name = name.endswith("_") and not name.endswith("__")
-    return called and (by_name or node.target in _IN_PLACE or bool(node.kwargs.get("inplace")))
+def _is_read_once(net: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a node's tensor has one reader: it is new, or it may be a view but then of such tensors alone."""
+    if len(node.users) > 1 or node.op in ("placeholder", "get_attr"):
+        return False
+    if type(module_of(net, node)) in _MAKING_NEW or node.target in _MAKING_NEW or written(net, node) is not None:
+        return True  # what is written in place is looked at for itself
+    return all(_is_read_once(net, source) for source in node.all_input_nodes)
 
 
-_IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.ipow)
-
-
-def _module(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
-    """The module that a node calls, unless it has hooks: these want it to be called."""
-    if node.op != "call_module":
-        return None
-    module = net.get_submodule(str(node.target))
-    return None if _has_hooks(module) else module
+_SUMS: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
+_MAKING_NEW: tuple[Callable[..., Any], ...] = (
+    *(nn.Conv2d, nn.Linear, nn.BatchNorm2d, nn.ReLU, QMetricReLU),
+    *(operator.add, operator.mul, torch.add, torch.cat),
+)
 
 
 def _fusible_conv(net: fx.GraphModule, conv: nn.Conv2d) -> bool:
@@ -282,17 +240,15 @@ def _fusible_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> b
     """Whether the kernels can compute the norm: its input comes from a fused layer, or is summed from such."""
     before = node.args[0]
     assert isinstance(before, fx.Node)
-    fused_before = isinstance(_module(net, before), _Conv | _Norm | _NormQMetric) or before.target in _SUMS
-    statistics = norm.running_mean is not None and norm.momentum is not None
-    return fused_before and norm.affine and statistics and norm.training == net.training
-
-
-_SUMS: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
+    fused_before = isinstance(module_of(net, before), _Conv | _Norm | _NormQMetric) or before.target in _SUMS
+    statistics = norm.track_running_stats and norm.running_mean is not None and norm.momentum is not None
+    alone = uses(net, node) == 1  # or its statistics would move in another order
+    return fused_before and norm.affine and statistics and norm.training == net.training and alone
 
 
 def _fuse_norm(net: fx.GraphModule, node: fx.Node, norm: nn.BatchNorm2d) -> None:
     after = _only_user(node)
-    module = _module(net, after) if after else None
+    module = module_of(net, after) if after else None
     if after and module and is_relu(module):
         _fuse_norm_relu(net, node, after, norm)
     elif after and type(module) is QMetricReLU and _fusible_activation(module):
@@ -336,7 +292,7 @@ def _relu_of_sum(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
     if not _is_sum(node):
         return None
     after = _only_user(node)
-    module = _module(net, after) if after else None
+    module = module_of(net, after) if after else None
     return after if module and is_relu(module) else None
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import Any, NamedTuple
 
 import torch
@@ -28,6 +29,8 @@ _LAYERS = {
     F.conv_transpose2d: 1,
     F.conv_transpose3d: 1,
 }
+
+CONSTANT = "_tensor_constant"  # how torch.fx names the tensors that a forward pass makes
 
 
 class Arguments(NamedTuple):
@@ -164,17 +167,43 @@ def run_graph(net: fx.GraphModule, example: Arguments) -> dict[fx.Node, list[Cal
     return found
 
 
+_ASSIGNMENTS = (
+    *(operator.iadd, operator.isub, operator.imul, operator.imatmul, operator.itruediv, operator.ifloordiv),
+    *(operator.imod, operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ior, operator.ixor),
+)
+
+
 class _Proxy(fx.Proxy):
     """``a += b`` stays what it is: torch.fx would make it ``a = a + b``, and another name of a would miss it."""
 
-    def __iadd__(self, other: Any) -> fx.Proxy:
-        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
+    def _assign(self, assignment: Any, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", assignment, (self, other), {})
+
+
+for _assignment in _ASSIGNMENTS:
+    setattr(_Proxy, f"__{_assignment.__name__}__", partialmethod(_Proxy._assign, _assignment))
+
+
+def _mode() -> tuple[bool, bool, int]:
+    """Whether there are gradients, and the number of autocast blocks around: one may ask for what there is already."""
+    torch.autocast_increment_nesting()
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.autocast_decrement_nesting()
 
 
 class Tracer(fx.Tracer):
     """Traces through a network, not into PyTorch's own modules, ReLUs, iterated activations, dictionary layers."""
 
     proxy_buffer_attributes = True  # or a buffer's value at the time of tracing would be kept for good
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mode = _mode()
+
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        """A node of the graph; a ValueError in a block of which the graph would not know."""
+        if _mode() != self.mode:  # inside an autograd function of the network's own there are no gradients either
+            raise ValueError("a block without gradients or with its own autocast, or its own backward, would be lost")
+        return super().create_node(*args, **kwargs)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         """What stands for the value of a node."""
@@ -189,46 +218,140 @@ class Tracer(fx.Tracer):
         )
 
 
-def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Graph | str:
+def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.GraphModule | str:
     """The forward pass as a graph that gives `expected` on the example, or the reason why it has none."""
-    left_out = _left_out(net, example)
-    before = torch.get_rng_state(), random.getstate()
     try:
         with evaluating(net):
             net.train()
-            in_training = _traced(net, left_out)
+            in_training = traced(net, example)
             net.eval()
-            graph = _traced(net, left_out)
-            if str(graph) != str(in_training):
+            found = traced(net, example)
+            if str(found.graph) != str(in_training.graph):
                 return "the forward pass differs between training and evaluation, so that no one trace serves"
-            if not torch.equal(torch.get_rng_state(), before[0]) or random.getstate() != before[1]:
-                return "the forward pass draws random numbers that a trace would keep for good"
-            _, outputs = run(fx.GraphModule(net, graph), example)
+            _, outputs = run(found, example)
     except Exception as error:  # whatever a forward pass does to a proxy that it cannot stand for
         return (
             f"the forward pass cannot be traced ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
         )
     if not same_outputs(expected, outputs):
         return "its trace gives other outputs"
+    return found
+
+
+def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
+    """The forward pass as a graph of the network's own modules; a ValueError if that would do something else.
+
+    Arguments that the example leaves out keep their defaults; without an example, so do all but the first.
+    """
+    before = _random_states()
+    with _attributes_kept(net), torch.inference_mode(False), torch.enable_grad():
+        graph = fx.GraphModule(net, Tracer().trace(net, concrete_args=_left_out(net, example)))
+    if _random_states() != before:
+        raise ValueError("random numbers drawn in the forward pass would be kept for good")
+    _check_hooks(net, graph)
+    _check_writes(graph)
     return graph
 
 
-def _traced(net: nn.Module, left_out: dict[str, Any]) -> fx.Graph:
-    # Constants of the forward pass are put on the network, under names that count up: start from none.
-    for name in [name for name in vars(net) if name.startswith("_tensor_constant")]:
-        delattr(net, name)
-    return Tracer().trace(net, concrete_args=left_out or None)
+def _left_out(net: nn.Module, example: Arguments | None) -> dict[str, Any]:
+    """The arguments of the forward pass that the example leaves at their defaults: None stays None in the trace.
 
-
-def _left_out(net: nn.Module, example: Arguments) -> dict[str, Any]:
-    """The arguments of the forward pass that the example leaves at their defaults: None stays None in the trace."""
+    Containers are not among them: torch.fx has no code for such, and they are not None.
+    """
     signature = inspect.signature(net.forward)
-    given = signature.bind(*example.args, **example.kwargs).arguments
+    first = list(signature.parameters)[:1]
+    given = first if example is None else signature.bind(*example.args, **example.kwargs).arguments
     return {
         name: parameter.default
         for name, parameter in signature.parameters.items()
-        if name not in given and parameter.default is not parameter.empty
+        if name not in given
+        and parameter.default is not parameter.empty
+        and not isinstance(parameter.default, tuple | list | dict)
     }
+
+
+def _random_states() -> list[Any]:
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    return [random.getstate(), *(state.tolist() for state in (torch.get_rng_state(), *on_gpus))]
+
+
+@contextmanager
+def _attributes_kept(net: nn.Module) -> Iterator[None]:
+    """Put back what the block keeps in attributes, or in lists and dicts that are such; a ValueError if it did."""
+    attributes = [vars(module) for module in net.modules()]
+    held = [value for each in attributes for value in each.values() if isinstance(value, list | dict)]
+    kept = [(container, container.copy()) for container in (*attributes, *held)]
+    try:
+        yield
+    finally:
+        for name in [name for name in vars(net) if name.startswith(CONSTANT)]:
+            delattr(net, name)  # which torch.fx has put there
+        changed = [(container, before) for container, before in kept if _parts(container) != _parts(before)]
+        for container, before in changed:
+            container.clear()
+            if isinstance(container, dict):
+                container.update(before)
+            else:
+                container.extend(before)
+    if changed:
+        raise ValueError("what the forward pass keeps in attributes would not be kept")
+
+
+def _parts(container: list[Any] | dict[str, Any]) -> list[int]:
+    """What tells whether a container holds the same things."""
+    return list(map(id, (*container, *container.values()) if isinstance(container, dict) else container))
+
+
+def _check_hooks(net: nn.Module, graph: fx.GraphModule) -> None:
+    """Raise a ValueError if a module that the graph looks into, rather than calls it, has hooks."""
+    called = {node.target for node in graph.graph.nodes if node.op == "call_module"}
+    for name, module in net.named_modules():
+        if _has_hooks(module) and name not in called:
+            raise ValueError(f"hooks or a forward pass of {name or 'the network'} itself would not be called")
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)  # which is not that of its class
+
+
+def module_of(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
+    """The module that a node calls, unless it has hooks: these want it to be called."""
+    if node.op != "call_module":
+        return None
+    module = net.get_submodule(str(node.target))
+    return None if _has_hooks(module) else module
+
+
+def uses(net: fx.GraphModule, node: fx.Node) -> int:
+    """In how many places of the graph the module that a node calls, or a tensor of it, is used."""
+    names = [str(other.target) for other in net.graph.nodes if other.op in ("call_module", "get_attr")]
+    return sum(name == node.target or name.startswith(f"{node.target}.") for name in names)
+
+
+def _check_writes(net: fx.GraphModule) -> None:
+    """Raise a ValueError if something written in place would not hold the same."""
+    order = {node: index for index, node in enumerate(net.graph.nodes)}
+    for node in order:
+        if (source := written(net, node)) is None:
+            continue
+        if str(source.target).startswith(CONSTANT):
+            raise ValueError("a tensor that the forward pass makes and then writes to would be made only once")
+        # A tensor changes under its other names too, a number does not: a trace cannot know which it is.
+        if node.target in _ASSIGNMENTS and any(order[user] > order[node] for user in source.users):
+            raise ValueError(f"{node} assigns to what is read under another name")
+
+
+def written(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+    """What a node writes in place, if it does."""
+    if node.op == "call_module":
+        in_place = getattr(net.get_submodule(str(node.target)), "inplace", False)
+    else:
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        by_name = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+        asked_for = by_name or node.target in _ASSIGNMENTS or node.kwargs.get("inplace", False)
+        in_place = asked_for and node.op in ("call_method", "call_function")
+    return node.all_input_nodes[0] if in_place else None
 
 
 def same_outputs(expected: list[Tensor], outputs: list[Tensor]) -> bool:

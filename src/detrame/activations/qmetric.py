@@ -97,7 +97,7 @@ class QMetricReLU(CoupledReLU):
 
     def project_(self) -> None:
         """Restore the constraints in place: diag(coupling) = 0, gain in [0, 1], threshold >= 0."""
-        project_(self)
+        _project_together([self])
 
     def undecayed(self) -> list[nn.Parameter]:
         """The parameters that weight decay would only distort: gain and threshold."""
@@ -141,9 +141,10 @@ class Constrained(Protocol):
 
 def project_(model: nn.Module) -> None:
     """Restore the constraints of every Q-Metric ReLU and dictionary layer inside `model`, in place."""
-    _project_together(q_metric_relus(model))
+    own = QMetricReLU.project_  # which a subclass may have replaced
+    _project_together([module for module in q_metric_relus(model) if type(module).project_ is own])
     for module in model.modules():
-        if isinstance(module, Constrained) and not isinstance(module, QMetricReLU):
+        if isinstance(module, Constrained) and type(module).project_ is not own:
             module.project_()
 
 

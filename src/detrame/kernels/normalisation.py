@@ -235,12 +235,14 @@ def normalise_by_running(
     relu: bool = False,
     other: Tensor | None = None,
     summed: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     """``relu(norm(x) + residual)`` in evaluation: one pass, by the running statistics, which stay as they are.
 
-    With an `other`, x + other, which goes to `summed`, takes the place of x. All are ``(N, C, H, W)``.
+    With an `other`, x + other, which goes to `summed`, takes the place of x. All are ``(N, C, H, W)``. The result is of
+    the dtype of x unless another is given.
     """
-    tiles, out = Tiles.of(x), torch.empty_like(x)
+    tiles, out = Tiles.of(x), torch.empty_like(x, dtype=dtype)
     _normalise_by_running[tiles.mapping](
         x, x if other is None else other, x if summed is None else summed, x if residual is None else residual, out,
         norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.eps, tiles.rows,

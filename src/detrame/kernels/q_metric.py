@@ -68,16 +68,16 @@ def _folded(coupling: Tensor, gain: Tensor) -> Tensor:
     return folded
 
 
-def _stack(like: Tensor, slots: int) -> Tensor:
+def _stack(like: Tensor, slots: int, dtype: torch.dtype) -> Tensor:
     check_size(slots * like.numel())
     images, channels, height, width = like.shape
     shape = (slots * images, channels, height, width)
-    return torch.empty(shape, device=like.device, dtype=like.dtype, memory_format=torch.channels_last)
+    return torch.empty(shape, device=like.device, dtype=dtype, memory_format=torch.channels_last)
 
 
 def norm_q_metric(x: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor, norm: Norm, iterations: int) -> Tensor:
     """``q_metric_relu(norm(x), coupling, gain, threshold, iterations)`` in evaluation; nothing is kept."""
-    z = normalise_by_running(x, norm)
+    z = normalise_by_running(x, norm, dtype=coupling.dtype)
     raw = convolve(z, _folded(coupling, gain), same_size(coupling), often=False)
     u = subtract_relu(None, raw, threshold, z)  # in the place of z, which nobody reads any more
     for _ in range(iterations - 1):
@@ -101,7 +101,7 @@ class NormQMetric(torch.autograd.Function):
         iterations: int,
     ) -> Tensor:
         """`weight` and `bias` are those of `norm`, named apart for their gradients."""
-        codes = _stack(x, iterations)
+        codes = _stack(x, iterations, coupling.dtype)
         slots = codes.split(len(x))
         saved = normalise(x, norm, slots[0])
         folded = _folded(coupling, gain)
@@ -128,11 +128,11 @@ class NormQMetric(torch.autograd.Function):
             if t == last:
                 mask(grad, u, error_slots[t])
             else:
-                convolve_back(error_slots[t + 1], x, coupling, shape, code=later[t], out=error_slots[t])
+                convolve_back(error_slots[t + 1], slots[0], coupling, shape, code=later[t], out=error_slots[t])
         if last:
-            grad = convolve_back(error_slots[1], x, coupling, shape)
+            grad = convolve_back(error_slots[1], slots[0], coupling, shape)
         sums = _first_step_back(grad, later[0], slots[0], errors, last)
-        z_grad = convolve_back(error_slots[0], x, folded, shape)
+        z_grad = convolve_back(error_slots[0], slots[0], folded, shape)
         found = normalise_back(z_grad, x, saved, relu=False)
         coupling_grad = weight_gradient(errors, codes, coupling, shape)
         return found.x, found.weight, found.bias, coupling_grad, sums[1], sums[0], None, None
