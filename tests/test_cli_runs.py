@@ -281,9 +281,14 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["report", "{run}", "--out", "/proc/page.html"], 1, "/proc/page"),
     (["report", "{run}", "--out", "{here}/empty"], 1, "empty is a folder: name the file to write"),
     (["evaluate", "{here}/changed"], 1, "was begun on other images than digits now holds"),
+    (["evaluate", "{here}/elsewhere"], 1, "elsewhere needs the data set good: type `detrame data get good --from FOL"),
+    (["report", "{here}/elsewhere"], 1, "elsewhere needs the data set good: type `detrame data get good --from FOLDER"),
+    (["attack", "{here}/elsewhere", "--noise", "0.1", "--unit", "pixels"], 1, "elsewhere needs the data set good"),
     (["evaluate", "{here}/weightless"], 1, "weights.safetensors cannot be read"),
     (["data", "get", "cifar11"], 2, "did you mean 'cifar10'"),
     (["data", "get", "flowers", "--from", "{here}/nowhere"], 2, "nowhere does not exist"),
+    (["data", "get", "flowers", "--from", "{here}/file"], 2, "file is a file: flowers is none of the known data sets"),
+    (["data", "get", "flowers", "--from", "{here}/data", "--split-seed", "-1"], 2, "split_seed must be at least 0"),
     (["data", "get", "cifar10", "--from", "{here}/file"], 1, "fetch https://www.cs.toronto.edu"),
     (["data", "verify", "cifar11"], 2, "did you mean 'cifar10'"),
     (["data", "verify", "cifar10"], 1, "type `detrame data get cifar10`"),
@@ -308,6 +313,9 @@ def wrong_places(inside: Path, compared: Path, monkeypatch: pytest.MonkeyPatch) 
     environment = json.loads((run / "environment.json").read_text())
     environment["data"]["digest"] = "0" * 64
     (inside / "changed" / "environment.json").write_text(json.dumps(environment))
+    shutil.copytree(run, inside / "elsewhere")
+    recipe = json.loads((run / "recipe.json").read_text()) | {"dataset": "good"}
+    (inside / "elsewhere" / "recipe.json").write_text(json.dumps(recipe))
     shutil.copytree(run, inside / "weightless")
     (inside / "weightless" / "weights.safetensors").unlink()
     damaged = plan(tiny(), inside / "damaged", device="cpu").path
