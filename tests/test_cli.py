@@ -54,6 +54,8 @@ def test_help_says_what_holds_for_the_command(command: str, said: str, capsys: p
         (["models", "--num-classes", "0"], "num_classes must be at least 1, got 0"),
         (["models", "--in-channels", "-3"], "in_channels must be at least 1, got -3"),
         (["models", "--image-size", "0"], "image_size must be at least 1, got 0"),
+        (["models", "--image-size", "1000000000"], "image_size must be at most 1,000,000, got 1,000,000,000"),
+        (["models", "--num-classes", "9" * 20], "num_classes must be at most 1,000,000"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -229,13 +229,14 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["train", "plainnet3", "--recipe", "{here}/broken.json"], 1, "broken.json is not a recipe"),
     (["train", "plainnet3", "--set", "lr"], 2, "--set takes FIELD=VALUE, got 'lr'"),
     (["train", "plainnet3", "--set", "lrr=1"], 2, "unknown field of a recipe 'lrr': did you mean 'lr'"),
+    (["train", "plainnet3", "--set", "lr=0.1", "--set", "lr=0.2"], 2, "--set names lr twice: leave one out"),
     (["train", "plainnet3", "--set", "lr=fast"], 2, "lr must be a number, got 'fast'"),
     (["train", "plainnet3", "--set", "lr=0"], 2, "lr must be a positive number, got 0.0"),
     (["train", "plainnet3", "--set", "batch_size=0"], 2, "batch_size must be at least 1, got 0"),
     (["train", "plainnet3", "--set", "validation=5000"], 2, "validation must leave some of 899 training images"),
     (["train", "plainnet3", "--set", "width=0"], 2, "width must be a positive number, got 0.0"),
     (["train", "plainnet3", "--set", "norm=layer"], 2, "norm must be 'batch' or None, got 'layer'"),
-    (["train", "plainnet3", "--set", "lr=1e30", *SMALL[:4]], 1, "the loss became"),
+    (["train", "plainnet3", "--set", "lr=1e30", *SMALL[:4]], 1, "start again with a smaller one, as --set lr=0.1"),
     (["train", "plainnet3", "--checkpoint-every", "0"], 2, "Invalid value for '--checkpoint-every'"),
     (["train", "plainnet3", "--out", "{run}"], 1, "is not empty: choose another --out"),
     (["train", "plainnet3", "--out", "{here}/file"], 1, "file is a file: choose another --out"),
@@ -273,6 +274,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["evaluate", "{here}/nowhere"], 2, "nowhere is neither a folder of runs nor a trained network of the package"),
     (["evaluate", "{here}/damaged"], 1, "is not finished: continue it with"),
     (["evaluate", "{run}", "--device", "tpu"], 2, "unknown device 'tpu'"),
+    (["attack", "{run}", "--noise", "0.1", "--unit", "pixels", "--norm", "2"], 2, "--norm is that of --radius"),
     (["report"], 2, "Missing argument 'RUNS...'"),
     (["report", "{here}/empty"], 2, "there is no run in"),
     (["report", "{run}", "{here}/again"], 2, "are of one recipe and seed, which count once: leave one out"),
@@ -281,9 +283,14 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["report", "{run}", "--out", "/proc/page.html"], 1, "/proc/page"),
     (["report", "{run}", "--out", "{here}/empty"], 1, "empty is a folder: name the file to write"),
     (["evaluate", "{here}/changed"], 1, "was begun on other images than digits now holds"),
+    (["evaluate", "{here}/elsewhere"], 1, "elsewhere needs the data set good: type `detrame data get good --from FOL"),
+    (["report", "{here}/elsewhere"], 1, "elsewhere needs the data set good: type `detrame data get good --from FOLDER"),
+    (["attack", "{here}/elsewhere", "--noise", "0.1", "--unit", "pixels"], 1, "elsewhere needs the data set good"),
     (["evaluate", "{here}/weightless"], 1, "weights.safetensors cannot be read"),
     (["data", "get", "cifar11"], 2, "did you mean 'cifar10'"),
     (["data", "get", "flowers", "--from", "{here}/nowhere"], 2, "nowhere does not exist"),
+    (["data", "get", "flowers", "--from", "{here}/file"], 2, "file is a file: flowers is none of the known data sets"),
+    (["data", "get", "flowers", "--from", "{here}/data", "--split-seed", "-1"], 2, "split_seed must be at least 0"),
     (["data", "get", "cifar10", "--from", "{here}/file"], 1, "fetch https://www.cs.toronto.edu"),
     (["data", "verify", "cifar11"], 2, "did you mean 'cifar10'"),
     (["data", "verify", "cifar10"], 1, "type `detrame data get cifar10`"),
@@ -308,6 +315,9 @@ def wrong_places(inside: Path, compared: Path, monkeypatch: pytest.MonkeyPatch) 
     environment = json.loads((run / "environment.json").read_text())
     environment["data"]["digest"] = "0" * 64
     (inside / "changed" / "environment.json").write_text(json.dumps(environment))
+    shutil.copytree(run, inside / "elsewhere")
+    recipe = json.loads((run / "recipe.json").read_text()) | {"dataset": "good"}
+    (inside / "elsewhere" / "recipe.json").write_text(json.dumps(recipe))
     shutil.copytree(run, inside / "weightless")
     (inside / "weightless" / "weights.safetensors").unlink()
     damaged = plan(tiny(), inside / "damaged", device="cpu").path

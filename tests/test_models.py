@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import detrame
-from detrame.activations import ACTIVATIONS, QMetricReLU, q_metric_relus
+from detrame.activations import ACTIVATIONS, CoupledReLU, QMetricReLU, activation_factory, q_metric_relus
 from detrame.models import cost, registry
 from detrame.models.blocks import Normalise
 from detrame.models.registry import listed_names
@@ -48,6 +48,19 @@ def test_multiply_adds_by_hand() -> None:
     convolutions = first * 3 + second * 96 + 8 * 8 * 10 * 96 * 9
     assert info.relu.multiply_adds == convolutions
     assert info.qmetric.multiply_adds == convolutions + 5 * 96 * (first + second)
+
+
+def test_multiply_adds_are_counted_without_iterating() -> None:
+    infos = detrame.list_models(iterations=1_000_000, image_size=1_000_000)  # which nobody would wait for
+    assert infos["plainnet3"].qmetric.multiply_adds > 10**23
+
+
+@pytest.mark.parametrize(("activation", "maps"), [("qmetric", 3), ("lista", 3), ("slstm", 11)])
+def test_counting_leaves_the_iterations(activation: str, maps: int) -> None:
+    module = activation_factory(activation, iterations=3)(4, 3)
+    assert isinstance(module, CoupledReLU)
+    assert cost(module, (4, 5, 5)).multiply_adds == maps * 4 * 4 * 3 * 3 * 5 * 5
+    assert module.iterations == 3
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -1,5 +1,8 @@
 """Theorem 1 and Theorem 2 against independent oracles, and what the library says when they do not apply."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -271,6 +274,36 @@ def test_bad_convolutional_metrics() -> None:
         prox.prox(torch.ones(1, 1, 8), torch.tensor([[[0.1, 1.0, 0.1]]]), 0.1, method="coordinate_descent")
     with pytest.raises(ValueError, match=r"needs a size of 1 axes, got \(\)"):
         prox.convergence(torch.tensor([[[0.1, 1.0, 0.1]]]))
+
+
+ARRAY: Any = np.eye(2)
+EYE = torch.eye(2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: prox.metric(ARRAY, 0.1),
+        lambda: prox.dual_frame(ARRAY, 0.1),
+        lambda: prox.shift(ARRAY, 0.1, EYE[0]),
+        lambda: prox.shift(EYE, 0.1, ARRAY[0]),
+        lambda: prox.reparametrise(ARRAY, 0.1),
+        lambda: prox.preconditioner(ARRAY),
+        lambda: prox.convergence(ARRAY),
+        lambda: prox.extreme_eigenvalues(ARRAY),
+        lambda: prox.recover(EYE, EYE[0], ARRAY[0]),
+        lambda: prox.prox(ARRAY, EYE, 0.1),
+        lambda: prox.prox(EYE, ARRAY, 0.1),
+        lambda: prox.sparse_code(ARRAY, EYE, 0.1, 0.1),
+        lambda: prox.sparse_code(EYE, ARRAY, 0.1, 0.1),
+        lambda: prox.sparse_code(EYE, EYE, 0.1, 0.1, linear=ARRAY[0]),
+        lambda: prox.kkt_residual(ARRAY, EYE, EYE, 0.1),
+        lambda: prox.nonnegative_minimiser(EYE, ARRAY),
+    ],
+)
+def test_arrays_are_no_tensors(call: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match=r"^[a-z ]* must be a .*tensor, got ndarray$"):
+        call()
 
 
 def test_a_singular_dictionary_without_damping_is_refused() -> None:

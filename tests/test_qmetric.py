@@ -246,6 +246,27 @@ def test_parameter_groups_decay_all_but_gain_and_threshold() -> None:
     assert len(detrame.parameter_groups(nn.Linear(2, 2))) == 1
 
 
+@pytest.mark.parametrize("weight_decay", [-1, float("nan"), float("inf")])
+def test_a_weight_decay_that_is_none(weight_decay: float) -> None:
+    with pytest.raises(ValueError, match="weight_decay must be finite and >= 0, got"):
+        detrame.parameter_groups(nn.Linear(2, 2), weight_decay=weight_decay)
+
+
+def test_what_is_no_network_and_no_optimizer() -> None:
+    net: Any = nn.Linear(2, 2)
+    optimizer: Any = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match=r"optimizer must be a torch.optim.Optimizer, got Linear"):
+        detrame.project_after(net, optimizer)
+    with pytest.raises(TypeError, match=r"model must be an nn.Module, got SGD"):
+        detrame.project_after(optimizer, optimizer)
+    with pytest.raises(TypeError, match=r"model must be an nn.Module, got SGD"):
+        detrame.project_(optimizer)
+    with pytest.raises(TypeError, match=r"model must be an nn.Module, got str"):
+        detrame.parameter_groups("x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"weight_decay must be a number, got 'x'"):
+        detrame.parameter_groups(net, weight_decay="x")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -35,6 +35,12 @@ def why_not(error: Exception) -> str:
     return "it has other fields" if isinstance(error, TypeError) else str(error)
 
 
+def check_type(name: str, value: object, wanted: type, called: str) -> None:
+    """A TypeError unless `value` is of the type `wanted`, which a message names as `called`."""
+    if not isinstance(value, wanted):
+        raise TypeError(f"{name} must be {called}, got {type(value).__name__}")
+
+
 def check_number(name: str, value: object) -> None:
     """A TypeError unless `value` is a number, or is as good as one (an array or tensor of one)."""
     if not hasattr(value, "__float__"):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from detrame import operators
-from detrame.errors import check_count, check_tolerance
+from detrame.errors import check_count, check_tolerance, check_type
 
 FLOAT32_ENOUGH = 100  # iterations, far more than a learned layer has; beyond, its rounding errors add up to too much
 
@@ -120,8 +120,7 @@ def _check(
     z: Tensor, coupling: Tensor, gain: Tensor, threshold: Tensor, iterations: int, tolerance: float | None
 ) -> None:
     for name, value in (("z", z), ("coupling", coupling), ("gain", gain), ("threshold", threshold)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+        check_type(name, value, Tensor, "a tensor")
     check_count("iterations", iterations)
     check_tolerance(tolerance)
     operators.check_weight(coupling, "coupling")

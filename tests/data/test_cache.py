@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 
-from detrame.data import cache, load
+from detrame.data import cache, get, load
 from detrame.data.dataset import Dataset
 from detrame.data.proof import proven
 from detrame.errors import Failure
@@ -82,5 +82,12 @@ def test_a_folder_that_cannot_be_made_is_named(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DETRAME_DATA", str(tmp_path / "file" / "inside"))
-    with pytest.raises(Failure, match="cannot write into"):
+    with pytest.raises(
+        Failure, match=r"^cannot make .*inside \(Not a directory\): set DETRAME_DATA to another folder$"
+    ):
         cache.save(dataset)
+    monkeypatch.setenv("DETRAME_DATA", str(tmp_path / "file"))
+    with pytest.raises(Failure, match=r"file is a file: set DETRAME_DATA to a folder$"):
+        cache.save(dataset)
+    with pytest.raises(Failure, match=r"file is a file: set DETRAME_DATA to a folder$"):
+        get("cifar10")

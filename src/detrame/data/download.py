@@ -1,5 +1,6 @@
 """Downloads that resume, are checked against a published MD5, and appear whole or not at all."""
 
+import errno
 import fcntl
 import hashlib
 import http.client
@@ -39,13 +40,21 @@ def download(archive: Archive, folder: Path, progress: Progress | None = None) -
                 return target
             part.unlink()  # what is wrong cannot be resumed
     except (OSError, http.client.HTTPException) as error:
-        raise Failure(
-            f"cannot fetch {archive.url} ({error}): type the same again to resume, "
-            f"or fetch it elsewhere and put it at {target}"
-        ) from error
+        raise Failure(_why(error, archive, target)) from error
     raise Failure(
         f"what came from {archive.url} is damaged or another file: its MD5 is {found}, "
         f"the published one is {archive.md5}; type the same again to start over"
+    )
+
+
+def _why(error: Exception, archive: Archive, target: Path) -> str:
+    """What stopped a download, and what to do: a full disk is no matter of the network."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"cannot write {target} ({error.strerror}): free some space, then type the same again to resume"
+    otherwise = f"type `{archive.otherwise}`, " if archive.otherwise else ""
+    return (
+        f"cannot fetch {archive.url} ({error}): type the same again to resume, {otherwise}"
+        f"or fetch it elsewhere and put it at {target}"
     )
 
 

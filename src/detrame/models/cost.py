@@ -1,5 +1,7 @@
 """What a network takes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -23,11 +25,12 @@ def cost(model: nn.Module, input_shape: tuple[int, ...]) -> Cost:
     applies one: T times for a Q-Metric ReLU or LISTA of T iterations, 3 T + 2 times for SLSTM.
     """
     total = 0
+    applications = {module: module.applications for module in _coupled(model)}
 
     def add(module: nn.Module, args: object, output: Tensor) -> None:
         nonlocal total
         if isinstance(module, CoupledReLU):
-            total += module.applications * module.coupling[0].numel() * output.numel()
+            total += applications[module] * module.coupling[0].numel() * output.numel()
         elif isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear):
             total += module.weight[0].numel() * output.numel()
 
@@ -35,9 +38,26 @@ def cost(model: nn.Module, input_shape: tuple[int, ...]) -> Cost:
     example = next(iter(parameters), torch.empty(0)).new_zeros(1, *input_shape)
     handles = [module.register_forward_hook(add) for module in model.modules()]
     try:
-        with torch.no_grad(), evaluating(model):
+        with torch.no_grad(), evaluating(model), _iterating_once(model):
             model(example)
     finally:
         for handle in handles:
             handle.remove()
     return Cost(sum(p.numel() for p in parameters), total)
+
+
+@contextmanager
+def _iterating_once(model: nn.Module) -> Iterator[None]:
+    """One iteration of every activation inside the block: all have the shape of the first, and only shapes count."""
+    kept = {module: module.iterations for module in _coupled(model)}
+    try:
+        for module in kept:
+            module.iterations = 1
+        yield
+    finally:
+        for module, iterations in kept.items():
+            module.iterations = iterations
+
+
+def _coupled(model: nn.Module) -> list[CoupledReLU]:
+    return [module for module in model.modules() if isinstance(module, CoupledReLU)]

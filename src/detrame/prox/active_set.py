@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from detrame.errors import check_type
+
 TOLERANCE = 1e-11  # on the optimality condition, relative to a sample's largest code
 _FIRST_STEPS = 32  # of FISTA; doubled whenever it is called again
 _EXCHANGES = 4  # between two calls of FISTA
@@ -54,6 +56,8 @@ def nonnegative_minimiser(hessian: Tensor, target: Tensor) -> Tensor:
     Returns:
         The code, of the shape and the dtype of `target`.
     """
+    for name, tensor in (("hessian", hessian), ("target", target)):
+        check_type(name, tensor, Tensor, "a tensor")
     return cast(Tensor, _Minimiser.apply(hessian, target, None, None))  # type: ignore[no-untyped-call]
 
 

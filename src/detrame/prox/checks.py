@@ -4,11 +4,13 @@ import torch
 from torch import Tensor
 
 from detrame import operators
+from detrame.errors import check_type
 from detrame.prox.spectrum import check_size, diagonally_dominant, extreme_eigenvalues
 
 
 def check_floating(name: str, tensor: Tensor) -> None:
     """Raise unless `tensor` is of a real floating-point dtype, and finite."""
+    check_type(f"the {name}", tensor, Tensor, "a real floating-point tensor")
     if not tensor.is_floating_point():
         raise TypeError(f"the {name} must be a real floating-point tensor, got {tensor.dtype}")
     if not torch.isfinite(tensor).all():
@@ -17,9 +19,9 @@ def check_floating(name: str, tensor: Tensor) -> None:
 
 def check_metric(metric: Tensor, size: tuple[int, ...] = ()) -> None:
     """Raise unless `metric` is finite, symmetric and positive definite (a convolution: at the given size)."""
+    check_floating("metric", metric)
     operators.check_weight(metric, "metric")
     check_size(metric, size)
-    check_floating("metric", metric)
     asymmetry = (metric - operators.transpose(metric)).abs().amax().item()
     if asymmetry > torch.finfo(metric.dtype).eps ** 0.75 * metric.abs().amax().item():
         raise ValueError(f"the metric must be symmetric, but differs from its transpose by up to {asymmetry:.3g}")

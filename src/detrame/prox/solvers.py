@@ -134,11 +134,11 @@ def prox(
         tolerance: on the KKT residual, relative to the largest code; by default eps^(2/3) of the precision.
         max_iterations: after which to return unconverged.
     """
-    operators.check_weight(metric, "metric")
     check_floating("metric", metric)
+    check_floating("input", z)
+    operators.check_weight(metric, "metric")
     operators.check_input(z, metric)
     check_metric(metric, tuple(z.shape[2:]) if metric.ndim > 2 else ())
-    check_floating("input", z)
     target = operators.apply(metric, z) - _per_channel("sparsity", sparsity, metric)
     return _minimise(_Problem(_with_ridge(metric, ridge), target), method, tolerance, max_iterations)
 
@@ -170,9 +170,10 @@ def sparse_code(
         linear: d, ``(k,)``; zero unless given.
         method, tolerance, max_iterations: as in :func:`prox`.
     """
+    check_floating("input", x)
+    check_floating("dictionary", dictionary)
     if dictionary.ndim != 2 or x.ndim == 0 or x.shape[-1] != dictionary.shape[0]:
         raise ValueError(f"a dictionary {tuple(dictionary.shape)} cannot code an input of shape {tuple(x.shape)}")
-    check_floating("input", x)
     metric = dictionary_metric(dictionary, damping)
     check_metric(metric)
     if x.dtype != dictionary.dtype:
@@ -193,6 +194,8 @@ def kkt_residual(code: Tensor, z: Tensor, metric: Tensor, sparsity: float | Tens
 
     One number a sample: ``(...)`` for codes ``(..., C)``, ``(N,)`` for codes ``(N, C, *size)``; 0 only at the prox.
     """
+    for name, tensor in (("code", code), ("input", z), ("metric", metric)):
+        check_floating(name, tensor)
     operators.check_weight(metric, "metric")
     operators.check_input(z, metric)
     if code.shape != z.shape:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from detrame import operators
+from detrame.errors import check_type
 
 _DENSE = 2048  # a convolution on so many values is made a matrix; a larger one is only applied
 _LANCZOS_STEPS = 200
@@ -57,6 +58,7 @@ def diagonally_dominant(weight: Tensor) -> bool:
 
 def check_size(weight: Tensor, size: tuple[int, ...]) -> None:
     """Raise a ValueError unless `size` has one entry for each axis of a convolution's kernel."""
+    check_type("the weight", weight, Tensor, "a tensor")
     operators.check_weight(weight, "weight")
     if len(size) != weight.ndim - 2 or any(length < 1 for length in size):
         raise ValueError(f"a weight of shape {tuple(weight.shape)} needs a size of {weight.ndim - 2} axes, got {size}")

@@ -13,9 +13,9 @@ from detrame.prox.spectrum import check_size, extreme_eigenvalues
 
 def metric(dictionary: Tensor, damping: float) -> Tensor:
     r""":math:`Q = D'D + \alpha I`, of shape ``(..., k, k)`` for a dictionary ``(..., m, k)`` (Theorem 1)."""
+    check_floating("dictionary", dictionary)
     if dictionary.ndim < 2 or 0 in dictionary.shape[-2:]:
         raise ValueError(f"the dictionary must have shape (..., m, k), got {tuple(dictionary.shape)}")
-    check_floating("dictionary", dictionary)
     if not 0 <= damping < float("inf"):
         raise ValueError(f"damping must be finite and >= 0, got {damping}")
     gram = dictionary.mT @ dictionary
@@ -29,6 +29,8 @@ def dual_frame(dictionary: Tensor, damping: float) -> Tensor:
 
 def shift(dictionary: Tensor, damping: float, linear: Tensor) -> Tensor:
     r""":math:`c = Q^{-1} d`, of shape ``(..., k)``, for the linear term d of the coding problem (Theorem 1)."""
+    check_floating("dictionary", dictionary)
+    check_floating("linear term", linear)
     if linear.shape[-1:] != dictionary.shape[-1:]:
         raise ValueError(f"the linear term needs {dictionary.shape[-1]} entries, got shape {tuple(linear.shape)}")
     return _solve(metric(dictionary, damping), linear.unsqueeze(-1)).squeeze(-1)
@@ -91,6 +93,7 @@ def preconditioner(metric: Tensor) -> Tensor:
     Theta - Q is then diagonally dominant, hence Theta >= Q and 2 Theta + beta I - Q is positive definite; for a
     convolution the sum runs over the kernel too, and the choice is right at every size.
     """
+    check_floating("metric", metric)
     return metric.abs().flatten(1).sum(1)
 
 
@@ -151,10 +154,12 @@ def recover(coupling: Tensor, gain: Tensor, threshold: Tensor, *, size: tuple[in
         threshold: ``(C,)``, >= 0.
         size: of the input, for a convolution: where eigenvalues are taken.
     """
+    parts = {"coupling": coupling, "gain": gain, "threshold": threshold}
+    for name, tensor in parts.items():
+        check_floating(name, tensor)
     operators.check_weight(coupling, "coupling")
     check_size(coupling, size)
-    for name, tensor in (("coupling", coupling), ("gain", gain), ("threshold", threshold)):
-        check_floating(name, tensor)
+    for name, tensor in parts.items():
         if tensor.shape[:1] != coupling.shape[:1] or (tensor is not coupling and tensor.ndim != 1):
             raise ValueError(f"{name} must have shape ({coupling.shape[0]},), got {tuple(tensor.shape)}")
     if gain.min() < 0 or gain.max() > 1 or threshold.min() < 0:

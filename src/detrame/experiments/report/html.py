@@ -12,6 +12,8 @@ from detrame.errors import Failure
 from detrame.experiments.report.charts import standalone
 from detrame.training.files import write_text
 
+CHART = b'<svg xmlns="http://www.w3.org/2000/svg" class="chart" '  # how a chart of ours begins, and a drawing hardly
+
 
 def render(template: str, **values: object) -> str:
     """A page from a template below ``detrame/experiments``; it holds its style, and needs no other file."""
@@ -19,15 +21,22 @@ def render(template: str, **values: object) -> str:
 
 
 def write_page(out: Path, page: str, figures: Iterable[tuple[str, Markup]]) -> Path:
-    """Write a page to `out`, and its figures, by name, as SVG files into the folder ``<stem>_figures`` beside it."""
+    """Write a page to `out`, and its figures, by name, as SVG files into the folder ``<stem>_figures`` beside it.
+
+    Charts that a page before left in that folder are removed; files of another kind stay.
+    """
     folder = out.with_name(f"{out.stem}_figures")
-    for name, svg in figures:
+    written = {folder / f"{name}.svg": svg for name, svg in figures}
+    for file, svg in written.items():
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Failure(f"cannot make the folder {folder} ({error.strerror}): choose another --out") from error
-        write_text(folder / f"{name}.svg", standalone(svg, chart_style()))
+        write_text(file, standalone(svg, chart_style()))
     write_text(out, page)
+    for file in set(folder.glob("*.svg")) - written.keys():
+        if file.read_bytes().startswith(CHART):
+            file.unlink()
     return out
 
 

@@ -105,11 +105,12 @@ def _value(group: Group, name: str) -> str:
 
 def _lead(first: Group, second: Group) -> str:
     gap = difference(first, second)
-    if not gap.mean:
-        return f"{first.label} and {second.label} are level."
-    lead = f"{first.label} is ahead of {second.label} by {gap.mean:.2f} points"
+    level = f"{first.label} and {second.label} are level"
+    lead = f"{first.label} is ahead of {second.label} by {gap.mean:.2f} points" if gap.mean else level
     if gap.error is None:
         return f"{lead}; a single seed says nothing about how much of that is chance."
+    if not gap.mean:
+        return f"{level}."
     error = f"the standard error of the {'paired ' * gap.paired}difference is {gap.error:.2f}"
     if gap.settled:
         return f"{lead}, more than two standard errors: {error}."
