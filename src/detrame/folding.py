@@ -55,7 +55,7 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
 
     Args:
         model: a network that torch.fx can trace without a loss, of which a ValueError would tell, and in which a norm
-            after an `nn.Linear` is one of (N, features). Arguments but the first keep the defaults that they have.
+            after an `nn.Linear` is one of (N, features). Arguments whose default is None, True or False keep it.
         first_steps: whether to fold the first steps of Q-Metric ReLUs too, or only norms.
     """
     if not isinstance(model, nn.Module):

@@ -241,7 +241,7 @@ def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Grap
 def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
     """The forward pass as a graph of the network's own modules; a ValueError if that would do something else.
 
-    Arguments that the example leaves out keep their defaults; without an example, so do all but the first.
+    Arguments that the example leaves out keep their defaults; without an example, so do those that are switches.
     """
     before = _random_states()
     with _attributes_kept(net), torch.inference_mode(False), torch.enable_grad():
@@ -254,9 +254,10 @@ def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
 
 
 def _left_out(net: nn.Module, example: Arguments | None) -> dict[str, Any]:
-    """The arguments of the forward pass that the example leaves at their defaults: None stays None in the trace.
+    """The arguments of the forward pass that are to keep their defaults: None stays None in the trace.
 
-    Containers are not among them: torch.fx has no code for such, and they are not None.
+    Without an example these are the switches, None, True and False, on which a pass branches: others can be given.
+    Containers are not among them: torch.fx has no code for such.
     """
     signature = inspect.signature(net.forward)
     first = list(signature.parameters)[:1]
@@ -267,6 +268,7 @@ def _left_out(net: nn.Module, example: Arguments | None) -> dict[str, Any]:
         if name not in given
         and parameter.default is not parameter.empty
         and not isinstance(parameter.default, tuple | list | dict)
+        and (example is not None or parameter.default is None or isinstance(parameter.default, bool))
     }
 
 
@@ -337,8 +339,9 @@ def _check_writes(net: fx.GraphModule) -> None:
             continue
         if str(source.target).startswith(CONSTANT):
             raise ValueError("a tensor that the forward pass makes and then writes to would be made only once")
-        # A tensor changes under its other names too, a number does not: a trace cannot know which it is.
-        if node.target in _ASSIGNMENTS and any(order[user] > order[node] for user in source.users):
+        # A tensor changes under its other names too, a number does not: a trace knows which it is of layers alone.
+        may_be_number = node.target in _ASSIGNMENTS and source.op not in ("call_module", "get_attr")
+        if may_be_number and any(order[user] > order[node] for user in source.users):
             raise ValueError(f"{node} assigns to what is read under another name")
 
 

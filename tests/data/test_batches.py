@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from detrame.data import Batches, Split
-from detrame.data.augment import Plan, augmented, epoch_plan, pad, reflect
+from detrame.data.augment import Plan, augmented, epoch_plan, mirrored, pad
 
 MEAN = (0.2, 0.4, 0.9)
 
@@ -61,11 +61,11 @@ def test_an_epoch_serves_what_its_plan_says() -> None:
 
 
 @pytest.mark.parametrize("padding", [1, 3])
-def test_without_a_colour_borders_mirror_the_image(padding: int) -> None:
+def test_borders_may_mirror_the_image(padding: int) -> None:
     split = images(6)
     expected = F.pad(split.images.float(), (padding,) * 4, mode="reflect")
-    assert torch.equal(reflect(split.images, padding).float(), expected)
-    batches = Batches(split, 6, seed=1, crop_padding=padding)
+    assert torch.equal(mirrored(split.images, padding).float(), expected)
+    batches = Batches(split, 6, seed=1, crop_padding=padding, reflect=True)
     plan = batches.plan(0)
     ((served, _),) = batches.epoch(0, as_float=False)
     assert torch.equal(served.float(), augmented(expected, plan, (5, 4)))
@@ -146,5 +146,6 @@ def test_wrong_arguments_are_named() -> None:
         Batches(split, 0, seed=0)
     with pytest.raises(ValueError, match="crop_padding must be at least 0, got -1"):
         Batches(split, 1, seed=0, crop_padding=-1)
-    with pytest.raises(ValueError, match="the mean pixel has 3 numbers here"):
-        Batches(split, 1, seed=0, crop_padding=1, mean=(0.5,))
+    for mean in (None, (0.5,)):
+        with pytest.raises(ValueError, match="crops need the mean pixel, 3 numbers"):
+            Batches(split, 1, seed=0, crop_padding=1, mean=mean)

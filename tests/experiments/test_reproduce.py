@@ -210,6 +210,7 @@ def test_a_dry_run_knows_what_is_begun_and_adds_up(small_table: Path, capsys: py
 
     with pytest.raises(KeyboardInterrupt):
         resume(path, on_epoch=interrupt)
+    (path / "metrics.jsonl").write_text("".join(2 * [(path / "metrics.jsonl").read_text()]))  # beyond the checkpoint
     assert cli.run(["reproduce", "accuracy", "--dry-run", "--json"]) == 0
     begun, fresh = json.loads(capsys.readouterr().out)
     assert (begun["epochs_done"], fresh["epochs_done"]) == (1, 0)
@@ -224,15 +225,18 @@ def test_a_dry_run_knows_what_is_begun_and_adds_up(small_table: Path, capsys: py
     assert last.endswith(" one after another")
 
 
+@pytest.mark.parametrize("together", [6, 1])
 def test_a_network_that_fails_does_not_keep_the_others_from_training(
-    small_table: Path, monkeypatch: pytest.MonkeyPatch
+    together: int, small_table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    relu, qmetric = recipes([("plainnet3", "digits")], [0])
-    train(relu.replace(lr=0.01), Path("runs") / result_name(relu), device="cpu")
-    monkeypatch.setattr(lacking, "TOGETHER", 1)
+    wanted = recipes([("plainnet3", "digits")], [0, 1])
+    other, damaged, *sound = wanted
+    train(other.replace(lr=0.01), Path("runs") / result_name(other), device="cpu")
+    (train(damaged, Path("runs") / result_name(damaged), device="cpu").path / "result.json").write_text("{}")
+    monkeypatch.setattr(lacking, "TOGETHER", together)
     with pytest.raises(Failure, match="holds a run of another recipe: move it away"):
-        run_missing([relu, qmetric], Path("results"), Path("runs"), device="cpu")
-    assert [found.recipe for found in stored(Path("results"))] == [qmetric]
+        run_missing(wanted, Path("results"), Path("runs"), device="cpu")
+    assert {found.recipe for found in stored(Path("results"))} == set(sound)
 
 
 def test_a_run_begun_on_another_kind_of_device_is_not_moved_in_silence(small_table: Path) -> None:

@@ -169,7 +169,7 @@ def test_a_resumed_run_says_what_was_no_longer_as_before(tmp_path: Path, monkeyp
     monkeypatch.setenv("DETRAME_COMMIT", "ccc")
     run = resume(path)
     noted = [{"epoch": 1, "commit": "bbb"}, {"epoch": 3, "commit": "ccc"}]
-    assert load(run.path).environment == begun | {"resumed": noted}
+    assert load(run.path).environment == begun | {"commit": "aaa", "resumed": noted}
 
 
 def test_the_most_that_ever_shared_the_device_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -561,7 +561,10 @@ def test_find(finished: Run, tmp_path: Path) -> None:
         find(tmp_path / "nowhere")
     with pytest.raises(Failure, match=r"is not a run: it has no recipe.json"):
         load(tmp_path)
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "environment.json").write_text("{}")  # where `plan` was killed
     unfinished = plan(tiny(), tmp_path / "run", device="cpu")
+    assert [run.path for run in find(tmp_path)] == [unfinished.path]
     with pytest.raises(Failure, match="is not finished: continue it with"):
         _ = unfinished.scores
     assert unfinished.history == []

@@ -134,8 +134,8 @@ def compare(
     if start.activation == "dictionary":
         raise ValueError(f"{start.model} has no activation to compare: `detrame reproduce ddl` sets it beside others")
     place = out or plans.free_folder(Path("runs") / f"compare-{start.model}-{start.dataset}")
-    _tell_of_the_cpu(start, device, quiet=as_json)
     chosen = numbers("--seeds", seeds)
+    _tell_of_the_cpu(start, device, quiet=as_json)
     with epochs_shown(2 * len(chosen) * start.epochs, quiet=as_json) as on_epoch:
         runs = plans.compare(start, chosen, place, device=device, on_epoch=on_epoch)
     page = report.write(runs, place / "report.html")
@@ -236,15 +236,15 @@ def _parsed(changes: list[str]) -> dict[str, Any]:
 
 def _tell_of_the_cpu(recipe: "Recipe", device: str, *, quiet: bool) -> None:
     """Say on stderr, before hours pass in silence, that so many images want a GPU."""
-    from detrame.data import load
+    from detrame.data import CATALOGUE, load
     from detrame.training import pick_device
 
-    if quiet or pick_device(device) != "cpu":
+    images = CATALOGUE[recipe.dataset].counts[0] if recipe.dataset in CATALOGUE else 0
+    if quiet or images <= MANY or pick_device(device) != "cpu":
         return
-    images = len(load(recipe.dataset, split_seed=recipe.split_seed).train)
-    if images > MANY:
-        steps = f"{recipe.epochs} epochs of {math.ceil(images / recipe.batch_size)} steps"
-        print(f"on the CPU, {steps} may take days: a GPU takes minutes", file=sys.stderr)
+    load(recipe.dataset)  # which says so if it is not there
+    steps = recipe.epochs * math.ceil(images / recipe.batch_size)
+    print(f"on the CPU: {steps:,} steps, of which each may take seconds; a GPU takes milliseconds", file=sys.stderr)
 
 
 def _total(runs: "list[Run]") -> int:

@@ -53,13 +53,13 @@ def pad(images: Tensor, padding: int, fill: Tensor) -> Tensor:
     return padded
 
 
-def reflect(images: Tensor, padding: int) -> Tensor:
+def mirrored(images: Tensor, padding: int) -> Tensor:
     """Put a border of `padding` pixels, in which the image is mirrored at its edge, around ``(N, C, H, W)`` images."""
-    rows, columns = (_reflected(size, padding).to(images.device) for size in images.shape[2:])
+    rows, columns = (_mirrored(size, padding).to(images.device) for size in images.shape[2:])
     return images[:, :, rows][..., columns]
 
 
-def _reflected(size: int, padding: int) -> Tensor:
+def _mirrored(size: int, padding: int) -> Tensor:
     """Which pixel of a line stands at each place of the bordered line; that at the edge is not repeated."""
     places = torch.arange(-padding, size + padding).abs()
     return size - 1 - (size - 1 - places).abs()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from detrame.data.augment import Plan, augmented, epoch_plan, pad, reflect
+from detrame.data.augment import Plan, augmented, epoch_plan, mirrored, pad
 from detrame.data.dataset import Split
 
 
@@ -15,7 +15,7 @@ class Batches:
 
     Pixels come out in [0, 1]: the network normalises them. The border that a crop may show is the `mean` pixel, so
     that it is zero after normalisation, as when normalised images are padded with zeros; up to rounding to the
-    nearest of 256 levels, since images stay 8-bit until they are served. Without it, the image is mirrored there.
+    nearest of 256 levels, since images stay 8-bit until they are served.
 
     Args:
         split: the images; batches are made on their device.
@@ -23,7 +23,8 @@ class Batches:
         seed: what draws order, crops and flips.
         crop_padding: how far a crop may reach over the edge.
         flip: whether half of the images are mirrored left to right.
-        mean: colour of the border, ``(C,)`` in [0, 1]; None for mirrored borders.
+        mean: colour of the border, ``(C,)`` in [0, 1]; needed for crops, unless they `reflect`.
+        reflect: whether the image is mirrored in the border instead.
     """
 
     def __init__(
@@ -35,13 +36,14 @@ class Batches:
         crop_padding: int = 0,
         flip: bool = False,
         mean: Sequence[float] | None = None,
+        reflect: bool = False,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if crop_padding < 0:
             raise ValueError(f"crop_padding must be at least 0, got {crop_padding}")
-        if mean is not None and len(mean) != split.images.shape[1]:
-            raise ValueError(f"the mean pixel has {split.images.shape[1]} numbers here, got {mean}")
+        if crop_padding and not reflect and (mean is None or len(mean) != split.images.shape[1]):
+            raise ValueError(f"crops need the mean pixel, {split.images.shape[1]} numbers, got {mean}")
         self._split = split
         self._batch_size = batch_size
         self._seed = seed
@@ -49,9 +51,9 @@ class Batches:
         self._flip = flip
         self._prepared: dict[int, tuple[Tensor, Tensor]] = {}
         self._padded = split.images
-        if crop_padding and mean is None:
-            self._padded = reflect(split.images, crop_padding)
-        elif crop_padding:
+        if crop_padding and reflect:
+            self._padded = mirrored(split.images, crop_padding)
+        elif crop_padding and mean is not None:
             self._padded = pad(split.images, crop_padding, torch.tensor(mean).mul(255).round())
 
     def __len__(self) -> int:

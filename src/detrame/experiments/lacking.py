@@ -1,7 +1,8 @@
 """The runs that a table still lacks: which they are, how long they may take, and how they are trained."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic
@@ -10,6 +11,7 @@ from detrame.data.catalogue import entry
 from detrame.errors import Failure, OutOfTime
 from detrame.experiments.results import Result, record, result_name, stored
 from detrame.training import OnEpoch, Recipe, Run, load, pick_device, plan, resume_all
+from detrame.training.checkpoint import progress_of
 from detrame.training.loop import Stopped
 
 # How many networks train side by side on a GPU: enough to fill it, few enough that an interruption costs little.
@@ -40,28 +42,41 @@ def run_missing(
     device with another. After `minutes` it ends in OutOfTime. A run that fails is told of once the others are trained.
     """
     end = math.inf if minutes is None else monotonic() + 60 * minutes
-    failures = []
+    failures: list[Failure] = []
     for group in groups(missing(wanted, results, table=table), TOGETHER if timed is None else 1):
         if minutes is not None and monotonic() >= end:
             raise OutOfTime(minutes)
         folders: list[Path] = []
+        for recipe in group:
+            with _noted(failures):
+                folders.append(_folder(recipe, runs, device))
         try:
-            folders += [_folder(recipe, runs, device) for recipe in group]
-            resume_all(folders, checkpoint_every=10, on_epoch=on_epoch, minutes=(end - monotonic()) / 60)
+            with _noted(failures):
+                resume_all(folders, checkpoint_every=10, on_epoch=on_epoch, minutes=(end - monotonic()) / 60)
         except Stopped as stopped:
             if minutes is not None and monotonic() >= end:
                 raise OutOfTime(minutes) from None
             raise Stopped(stopped.where, "type the same again to go on") from None  # what goes on has to be stored too
-        except Failure as failure:
-            failures.append(failure)
         finally:
             for folder in folders:
-                if (run := load(folder)).finished:
-                    record(run, results, table=table, timing=timed(run) if timed else None)
-                    if on_result is not None:
-                        on_result(run)
+                with _noted(failures):
+                    if (run := load(folder)).finished:
+                        record(run, results, table=table, timing=timed(run) if timed else None)
+                        if on_result is not None:
+                            on_result(run)
     if failures:
         raise failures[0]
+
+
+@contextmanager
+def _noted(failures: list[Failure]) -> Iterator[None]:
+    """Add a Failure of the block to the others, unless it is that of a stop: the rest of the work goes on."""
+    try:
+        yield
+    except Stopped:
+        raise
+    except Failure as failure:
+        failures.append(failure)
 
 
 def groups(left: Sequence[Recipe], at_most: int) -> list[list[Recipe]]:
@@ -92,9 +107,12 @@ def _folder(recipe: Recipe, runs: Path, device: str) -> Path:
 
 
 def epochs_done(recipe: Recipe, runs: Path) -> int:
-    """How many epochs a run that was cut short has behind it, by its last line; 0 for one that was never begun."""
+    """How many epochs a run has behind it that it need not do again, if it was cut short or its result not stored."""
     folder = runs / result_name(recipe)
-    return len(load(folder).history) if (folder / "recipe.json").is_file() else 0
+    if (folder / "result.json").exists():
+        return recipe.epochs
+    checkpoint = folder / "checkpoint.safetensors"
+    return progress_of(checkpoint).epoch if checkpoint.exists() else 0
 
 
 def expected_time(recipe: Recipe, results: Sequence[Result]) -> tuple[float, str] | None:

@@ -68,5 +68,11 @@ def restore(path: Path, step: Step, recipe: Recipe) -> Progress:
         ) from error
 
 
+def progress_of(path: Path) -> Progress:
+    """How far the run of a checkpoint is."""
+    _, metadata = read_tensors(path, remedy="delete it to start the run again")
+    return Progress(**json.loads(metadata["progress"]))
+
+
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -26,7 +26,7 @@ from detrame.training.environment import describe
 from detrame.training.files import append_text, sha256, sync, write_tensors, write_text
 from detrame.training.recipe import Recipe
 from detrame.training.rounds import Rounds, Wanted
-from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, note_resumption, prepare
+from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, note_environment, prepare
 from detrame.training.step import Batch, Step, Taken
 
 OnEpoch = Callable[[Run, Epoch], None]
@@ -276,8 +276,8 @@ class _Training:
         self.batches = recipe.batches(train.to(device), dataset)
         self.images = len(train)
         self.progress = self._restored()
-        if self.progress != Progress():
-            note_resumption(self.run, self.progress.epoch, describe(dataset, self.run.environment["device"]))
+        done = None if self.progress == Progress() else self.progress.epoch
+        note_environment(self.run, describe(dataset, self.run.environment["device"]), done)
 
     def _restored(self) -> Progress:
         """The progress of the last checkpoint, or none; lines of epochs that will be done again are dropped."""

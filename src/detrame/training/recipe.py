@@ -102,7 +102,8 @@ class Recipe:
             seed=self.seed,
             crop_padding=self.crop_padding,
             flip=self.flip,
-            mean=None if self.reflect else dataset.mean,
+            mean=dataset.mean,
+            reflect=self.reflect,
         )
 
     def seedless(self) -> Self:

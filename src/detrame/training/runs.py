@@ -159,8 +159,9 @@ def find(path: str | Path) -> list[Run]:
         raise ValueError(f"{path} is not a folder: runs are made by `detrame train` and `detrame compare`")
     if (path / "recipe.json").is_file():
         return [load(path)]
-    # By either of two files, so that a run which has lost one is not left out in silence.
-    folders = {file.parent for name in ("recipe.json", "environment.json") for file in path.rglob(name)}
+    # By what it has come to as well, so that a run which has lost its recipe is not left out in silence.
+    files = ("recipe.json", "metrics.jsonl", "checkpoint.safetensors", "result.json")
+    folders = {file.parent for name in files for file in path.rglob(name)}
     if not folders:
         raise ValueError(f"there is no run in {path}: runs are made by `detrame train` and `detrame compare`")
     return [load(folder) for folder in sorted(folders)]
@@ -184,13 +185,16 @@ def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
     return Run(path)
 
 
-def note_resumption(run: Run, epoch: int, now: dict[str, Any]) -> None:
-    """Add to the environment of a run that goes on after `epoch` epochs what is `now` not as it was before."""
+def note_environment(run: Run, now: dict[str, Any], epoch: int | None) -> None:
+    """Keep true in what environment a run is trained: as it begins or, with what changed, goes on after `epoch`."""
     before = sittings(run.environment)[-1]
-    if changed := {name: value for name, value in now.items() if value != before.get(name)}:
-        resumed = [*run.environment.get("resumed", []), {"epoch": epoch, **changed}]
-        environment = run.environment | {"resumed": resumed}
-        write_text(run.path / "environment.json", json.dumps(environment, indent=2) + "\n")
+    changed = {name: value for name, value in now.items() if value != before.get(name)}
+    if not changed:
+        return
+    environment = run.environment | changed
+    if epoch is not None:
+        environment = run.environment | {"resumed": [*run.environment.get("resumed", []), {"epoch": epoch, **changed}]}
+    write_text(run.path / "environment.json", json.dumps(environment, indent=2) + "\n")
 
 
 def epoch_line(epoch: Epoch) -> str:
