@@ -28,6 +28,7 @@ from detrame.training.recipe import Recipe
 from detrame.training.rounds import Rounds, Wanted
 from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, note_environment, prepare
 from detrame.training.step import Batch, Step, Taken
+from detrame.training.stopwatch import Stopwatch
 
 OnEpoch = Callable[[Run, Epoch], None]
 Result = TypeVar("Result")
@@ -203,32 +204,6 @@ def pick_device(name: str) -> str:
     if kind == "cuda" and (torch.device(name).index or 0) >= (count := torch.cuda.device_count()):
         raise ValueError(f"device {name!r} asked for, but PyTorch sees {count} here, and counts from 0")
     return name
-
-
-class Stopwatch:
-    """The seconds from its making to its stop, of what was queued between on a GPU, of the clock on a CPU."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._start = self._now()
-
-    def _now(self) -> Any:
-        if self._device.type != "cuda":
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
-
-    def stop(self) -> None:
-        """End here what is timed."""
-        self._end = self._now()
-
-    def seconds(self) -> float:
-        """The time between, once the device has come so far."""
-        if self._device.type != "cuda":
-            return self._end - self._start
-        self._end.synchronize()
-        return self._start.elapsed_time(self._end) / 1000
 
 
 @dataclasses.dataclass
