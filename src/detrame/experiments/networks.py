@@ -8,9 +8,9 @@ from pathlib import Path
 
 from torch import nn
 
-from detrame.data import CATALOGUE, Dataset, cache
+from detrame.data import Dataset
 from detrame.data import load as load_dataset
-from detrame.errors import Failure, unknown
+from detrame.errors import unknown
 from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.reproduce import ACTIVATIONS
@@ -43,10 +43,7 @@ class Network:
     @cached_property
     def dataset(self) -> Dataset:
         """The data set of the recipe, in the split of the recipe."""
-        if self.run is None:
-            return load_dataset(self.recipe.dataset)
-        check_images(self.run)
-        return self.run.dataset()
+        return self.run.dataset() if self.run is not None else load_dataset(self.recipe.dataset)
 
     @property
     def label(self) -> str:
@@ -65,13 +62,6 @@ class Network:
     def ball(self, radius: float, unit: str, norm: str = "inf") -> Ball:
         """A radius in either unit, for this network."""
         return Ball(radius, unit, norm, self.normalisation[1])
-
-
-def check_images(run: Run) -> None:
-    """A Failure that says how to get a run's data set, where that is a user's own and not on this machine."""
-    name = run.recipe.dataset
-    if name not in CATALOGUE and name not in cache.names():
-        raise Failure(f"{run.path} needs the data set {name}: type `detrame data get {name} --from FOLDER`")
 
 
 def twin(network: Network, others: Sequence[Network]) -> Network | None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import nn
 
-from detrame.data import Dataset
+from detrame.data import CATALOGUE, Dataset, cache
 from detrame.data import load as load_dataset
 from detrame.errors import Failure, why_not
 from detrame.training.environment import describe, sittings
@@ -116,7 +116,10 @@ class Run:
             raise Failure(f"{path} is no result ({why_not(error)}): {self.again}") from error
 
     def dataset(self) -> Dataset:
-        """The data set the run was trained on; a Failure if its name stands for other images by now."""
+        """The data set the run was trained on; a Failure if it is not here, or its name stands for other images."""
+        name = self.recipe.dataset
+        if name not in CATALOGUE and name not in cache.names():
+            raise Failure(f"{self.path} needs the data set {name}: type `detrame data get {name} --from FOLDER`")
         dataset = load_dataset(self.recipe.dataset, split_seed=self.recipe.split_seed)
         if self.environment["data"]["digest"] != dataset.digest:
             raise Failure(f"{self.path} was begun on other images than {dataset.name} now holds: get those again")

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from detrame.experiments.networks import check_images
 from detrame.experiments.report import sections, wording
 from detrame.experiments.report.groups import compared
 from detrame.experiments.report.html import render, write_page
@@ -21,8 +20,6 @@ def write(runs: Sequence[Run], out: Path) -> Path:
     page needs no network, no scripts and no other file. A Failure names a run that is not finished.
     """
     ready_to_write(out)
-    for run in runs:
-        check_images(run)
     comparisons = compared(runs)
     reports = [sections.report_on(comparison) for comparison in comparisons]
     figures = [figure for report in reports for figure in report.figures]
