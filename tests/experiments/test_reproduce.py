@@ -11,7 +11,7 @@ from detrame import cli
 from detrame.errors import Failure
 from detrame.experiments import default_recipe, lacking, paper, reproduce
 from detrame.experiments.lacking import expected_time, groups, missing, run_missing
-from detrame.experiments.reproduce import Row, accuracy_rows, cells, longest_first, recipes
+from detrame.experiments.reproduce import Row, accuracy_rows, cells, long_beside_short, recipes
 from detrame.experiments.results import Result, record, result_name, stored
 from detrame.training import Epoch, Recipe, Run, Scores, plan, resume, train
 from detrame.training.step import Step
@@ -29,8 +29,10 @@ def test_every_cell_of_the_paper() -> None:
     assert cells("svhn")[0] == ("plainnet3", "svhn")
     assert cells(models=["resnet110"]) == [("resnet110", "cifar10"), ("resnet110", "cifar100")]
     assert cells("svhn", ["resnet8", "plainnet3"]) == [("resnet8", "svhn"), ("plainnet3", "svhn")]
-    assert longest_first(cells("svhn"))[0] == ("wideresnet16_8", "svhn")  # ResNet 110 is not among them
-    assert longest_first(cells("svhn"))[-1] == ("resnet8", "svhn")
+    trained = [model for model, _ in long_beside_short(cells("svhn"))]  # ResNet 110 is not among them
+    assert trained[:4] == ["wideresnet16_8", "resnet8", "resnet56", "resnet20"]
+    assert sorted(trained) == sorted(model for model, _ in cells("svhn"))
+    assert long_beside_short(CELL) == CELL
     with pytest.raises(ValueError, match="unknown data set of the paper 'digits'"):
         cells("digits")
     with pytest.raises(ValueError, match="did you mean 'resnet110'"):

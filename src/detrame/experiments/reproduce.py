@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from detrame.data.catalogue import entry
@@ -70,10 +71,15 @@ def cells(dataset: str | None = None, models: Sequence[str] | None = None) -> li
     return found
 
 
-def longest_first(wanted: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Cells by how long training took in the paper: small networks, which leave a chip idle, then share its end."""
+def long_beside_short(wanted: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Cells by how long training took in the paper: the longest, the shortest, the second longest, and so on.
+
+    Networks that train side by side are neighbours, and the small ones leave a chip idle that the large ones can use.
+    """
     times = paper.tables()["time"]
-    return sorted(wanted, key=lambda cell: -times[cell[0]]["train_qmetric"])
+    ordered = sorted(wanted, key=lambda cell: -times[cell[0]]["train_qmetric"])
+    both_ends = zip(ordered, reversed(ordered), strict=True)
+    return list(chain.from_iterable(both_ends))[: len(ordered)]
 
 
 def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:

@@ -22,7 +22,7 @@ def accuracy(
 ) -> None:
     """Train what the accuracy table still lacks, and print the paper's figures beside ours.
 
-    Networks are trained in the order in which they are named, or the longest first; on a GPU, several side by side.
+    Networks are trained in the order in which they are named, or long beside short ones; on a GPU, several at once.
 
     Examples:
 
@@ -33,7 +33,7 @@ def accuracy(
     from detrame.experiments import reproduce as tables
 
     cells = tables.cells(dataset, names("--models", models))
-    order = cells if models else tables.longest_first(cells)
+    order = cells if models else tables.long_beside_short(cells)
     wanted = tables.recipes(order, seeds_of(seeds, show=show), epochs=epochs)
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
     if found is None:
