@@ -66,7 +66,9 @@ def test_what_was_chosen_meets_the_test_images_beside_the_unchanged(
     assert cli.run(["reproduce", "changes", "--show"]) == 1, "without a change there is nothing to show"
     capsys.readouterr()
     assert cli.run(["reproduce", "changes", "--final", "nesterov", "--device", "cpu"]) == 0
-    assert "scored on test images" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "scored on test images" in out
+    assert "held-out" not in out, "no table of what has not run"
     assert cli.run(["reproduce", "changes", "--show", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["change"], row["activation"], row["scored_on"]) for row in rows] == [

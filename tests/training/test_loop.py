@@ -462,15 +462,20 @@ def damaged(finished: Run, to: Path, name: str, content: bytes) -> Path:
     return to
 
 
-@pytest.mark.parametrize("scores", [{"last": 3}, {"last": None}, {"last": "good"}, {"last": float("nan")}])
-def test_results_that_are_no_scores_are_refused(finished: Run, tmp_path: Path, scores: dict[str, Any]) -> None:
+@pytest.mark.parametrize("last", [None, "good", float("nan"), ...])
+def test_results_that_are_no_scores_are_refused(finished: Run, tmp_path: Path, last: Any) -> None:
     whole = json.loads((finished.path / "result.json").read_text())
-    content = json.dumps(scores if len(scores) == 1 and scores["last"] == 3 else whole | scores)
-    path = damaged(finished, tmp_path / "run", "result.json", content.encode())
-    with pytest.raises(
-        Failure, match=r"result.json is no result .*: delete .*result.json, then `detrame train --resume"
-    ):
+    scores = {"last": 3} if last is ... else whole | {"last": last}  # of which the first lacks all others
+    path = damaged(finished, tmp_path / "run", "result.json", json.dumps(scores).encode())
+    with pytest.raises(Failure, match=r"result.json is no result .*: delete .*result.json, then `detrame train"):
         _ = load(path).scores
+
+
+def test_a_file_that_is_no_checkpoint_says_nothing_of_progress(tmp_path: Path) -> None:
+    for metadata in ({}, {"progress": "{}}"}, {"progress": '{"eposh": 3}'}):
+        write_tensors(tmp_path / "c.safetensors", {"a": torch.zeros(1)}, metadata)
+        with pytest.raises(Failure, match=r"c.safetensors is not a checkpoint .*: delete it to start the run again"):
+            checkpoint.progress_of(tmp_path / "c.safetensors")
 
 
 def test_weights_that_are_not_the_run_s_are_found_out_and_trained_again(finished: Run, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def changes(recipe: Recipe) -> dict[str, Recipe]:
     """A recipe as it is, and with one thing changed, by the name of the change; a ReLU has no iterations to change.
 
     Nesterov's momentum and mirrored borders are what the WideResNet paper trains with, whose settings the paper says
-    it uses; the others are for networks that fit the training images and not the others.
+    it uses; the rest are for networks that fit their training images better than others.
     """
     changed: dict[str, dict[str, Any]] = {
         NONE: {},

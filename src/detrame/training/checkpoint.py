@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from detrame.errors import Failure
+from detrame.errors import Failure, why_not
 from detrame.training.files import read_tensors, write_tensors
 from detrame.training.recipe import Recipe
 from detrame.training.step import Step
@@ -71,7 +71,10 @@ def restore(path: Path, step: Step, recipe: Recipe) -> Progress:
 def progress_of(path: Path) -> Progress:
     """How far the run of a checkpoint is."""
     _, metadata = read_tensors(path, remedy="delete it to start the run again")
-    return Progress(**json.loads(metadata["progress"]))
+    try:
+        return Progress(**json.loads(metadata["progress"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Failure(f"{path} is not a checkpoint ({why_not(error)}): delete it to start the run again") from error
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

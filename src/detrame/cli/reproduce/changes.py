@@ -62,8 +62,9 @@ def changes(
         return
     full = stored(results)
     short = [row for model, _ in cells for row in table.rows(found, model, dataset, epochs=epochs)]
+    short = short if any(row.n for row in short) else []
     long = [row for model, _ in cells for row in table.final_rows(found, full, model, dataset)]
-    if not long and not any(row.n for row in short):
+    if not short and not long:
         raise Failure(f"nothing is stored yet of these runs in {results}: `detrame reproduce changes` trains them")
     if as_json:
         print_document([vars(row) for row in [*short, *long] if row.n])
