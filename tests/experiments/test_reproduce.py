@@ -1,8 +1,10 @@
 import json
 import math
 import signal
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from torch import Tensor
@@ -10,7 +12,8 @@ from torch import Tensor
 from detrame import cli
 from detrame.errors import Failure
 from detrame.experiments import default_recipe, lacking, paper, reproduce
-from detrame.experiments.lacking import expected_time, groups, missing, run_missing
+from detrame.experiments.lacking import groups, missing, run_missing
+from detrame.experiments.outlook import expected_time
 from detrame.experiments.reproduce import Row, accuracy_rows, cells, long_beside_short, recipes
 from detrame.experiments.results import Result, record, result_name, stored
 from detrame.training import Epoch, Recipe, Run, Scores, plan, resume, train
@@ -199,6 +202,30 @@ def test_a_budget_spent_before_a_group_begins_nothing(
     assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "1"]) == 0
     assert "left: 2 of 2 runs" in capsys.readouterr().err
     assert not Path("runs").exists()
+
+
+def test_a_budget_begins_no_more_than_may_be_done_in_it(small_table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = recipes([("plainnet3", "digits")], [0, 1])
+    for recipe in wanted[:2]:  # whose times are then known, 60 seconds an epoch
+        path = record(train(recipe.replace(epochs=1), small_table / recipe.activation, device="cpu"), Path("results"))
+        result = json.loads(path.read_text())
+        path.write_text(json.dumps(result | {"scores": result["scores"] | {"seconds": 60.0, "together": 1}}))
+    damaged = plan(wanted[0], Path("runs") / result_name(wanted[0]), device="cpu").path
+    (damaged / "checkpoint.safetensors").write_text("no checkpoint")
+    begun: list[list[str]] = []
+
+    def begin(folders: Sequence[Path], **options: object) -> NoReturn:
+        begun.append([str(folder.relative_to("runs")) for folder in folders])
+        raise Failure("for another reason")
+
+    monkeypatch.setattr(lacking, "resume_all", begin)
+    monkeypatch.setattr(lacking, "monotonic", lambda: 0.0)
+    for minutes, sizes in ((4 * wanted[0].epochs, [4]), (3.5 * wanted[0].epochs, [3, 1]), (1, [1, 1, 1, 1])):
+        begun.clear()
+        with pytest.raises(Failure, match="for another reason"):
+            run_missing(wanted, Path("results"), Path("runs"), device="cpu", minutes=minutes)
+        assert [len(group) for group in begun] == sizes
+        assert list(chain(*begun)) == [result_name(recipe) for recipe in wanted]
 
 
 def test_a_dry_run_knows_what_is_begun_and_adds_up(small_table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,17 +1,16 @@
-"""The runs that a table still lacks: which they are, how long they may take, and how they are trained."""
+"""The runs that a table still lacks: which they are, and how they are trained."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from time import monotonic
 
-from detrame.data.catalogue import entry
 from detrame.errors import Failure, OutOfTime
-from detrame.experiments.results import Result, record, result_name, stored
+from detrame.experiments.outlook import Outlook, outlooks
+from detrame.experiments.results import record, result_name, stored
 from detrame.training import OnEpoch, Recipe, Run, load, pick_device, plan, resume_all
-from detrame.training.checkpoint import progress_of
 from detrame.training.loop import Stopped
 
 # How many networks train side by side on a GPU: enough to fill it, few enough that an interruption costs little.
@@ -39,13 +38,19 @@ def run_missing(
     """Train what has no result yet, resuming what was cut short, and store each result as it comes.
 
     A run's folder is `runs` / the name of its result. With `timed`, which measures a finished run, no run shares the
-    device with another. After `minutes` it ends in OutOfTime. A run that fails is told of once the others are trained.
+    device with another. After `minutes` it ends in OutOfTime; no more runs are begun at once than may be done by then,
+    since those that train side by side end together. A run that fails is told of once the others are trained.
     """
     end = math.inf if minutes is None else monotonic() + 60 * minutes
     failures: list[Failure] = []
-    for group in groups(missing(wanted, results, table=table), TOGETHER if timed is None else 1):
-        if minutes is not None and monotonic() >= end:
+    left = missing(wanted, results, table=table)
+    while left:
+        seconds = end - monotonic()
+        if minutes is not None and seconds <= 0:
             raise OutOfTime(minutes)
+        group = groups(left, TOGETHER if timed is None else 1)[0]
+        group = group[: _in_time(outlooks(group, results, runs, table=table), seconds)]
+        left = [recipe for recipe in left if recipe not in group]
         folders: list[Path] = []
         for recipe in group:
             with _noted(failures):
@@ -87,6 +92,12 @@ def groups(left: Sequence[Recipe], at_most: int) -> list[list[Recipe]]:
     return [group for runs in of_dataset.values() for group in _parts(runs, math.ceil(len(runs) / at_most))]
 
 
+def _in_time(group: Sequence[Outlook], seconds: float) -> int:
+    """How many of the first runs may be done in time, by what they take one after another; at least one."""
+    ends = accumulate(run.expected_seconds or 0.0 for run in group)
+    return max(1, sum(end <= seconds for end in ends))
+
+
 def _parts(runs: list[Recipe], count: int) -> list[list[Recipe]]:
     return [runs[start:end] for start, end in pairwise(len(runs) * part // count for part in range(count + 1))]
 
@@ -104,33 +115,3 @@ def _folder(recipe: Recipe, runs: Path, device: str) -> Path:
         again = f"go on with --device {begun}, or move it away to begin again"
         raise Failure(f"{folder} was begun on {begun}, not on {asked}: {again}")
     return folder
-
-
-def epochs_done(recipe: Recipe, runs: Path) -> int:
-    """How many epochs a run has behind it that it need not do again, if it was cut short or its result not stored."""
-    folder = runs / result_name(recipe)
-    if (folder / "result.json").exists():
-        return recipe.epochs
-    checkpoint = folder / "checkpoint.safetensors"
-    return progress_of(checkpoint).epoch if checkpoint.exists() else 0
-
-
-def expected_time(recipe: Recipe, results: Sequence[Result]) -> tuple[float, str] | None:
-    """Seconds a run may take, as the same network took on the same data, by the epoch, and on which hardware."""
-    known = [result for result in results if _network(result.recipe) == _network(recipe)]
-    if not known:
-        return None
-    epoch = [_epoch_seconds(result) for result in known]
-    places = dict.fromkeys(result.environment["hardware"] for result in known)
-    return recipe.epochs * sum(epoch) / len(epoch), " and ".join(places)
-
-
-def _epoch_seconds(result: Result) -> float:
-    """Of training alone, where that was measured by itself; else with all that a run does besides."""
-    if seconds := result.timing.get("train_s_per_image_and_epoch"):
-        return seconds * (entry(result.recipe.dataset).counts[0] - result.recipe.validation)
-    return result.scores.seconds / result.scores.together / result.recipe.epochs
-
-
-def _network(recipe: Recipe) -> tuple[object, ...]:
-    return recipe.dataset, recipe.model, recipe.activation, recipe.iterations, recipe.width

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from detrame.cli.reproduce.options import need_stored, refuse_to_run, tell_left
 from detrame.cli.show import epochs_shown, print_document
 from detrame.errors import OutOfTime
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.experiments.outlook import Outlook
     from detrame.experiments.results import Result
     from detrame.training import Recipe, Run
 
@@ -86,44 +87,26 @@ def _train_missing(
 
 
 def _list_missing(wanted: "list[Recipe]", results: Path, table: str, *, as_json: bool) -> None:
-    """Those of the runs that have no stored result in a table, with the time that they may still take.
+    """Those of the runs that have no stored result in a table, with the time that they may still take."""
+    from detrame.experiments.lacking import missing
+    from detrame.experiments.outlook import outlooks
 
-    That is what its measured steps add up to where there are some, and else what runs of the same network took.
-    """
-    from detrame.experiments import lacking
-    from detrame.experiments.results import result_name, stored
-    from detrame.experiments.timing import by_steps
-
-    known = stored(results, table=table)
-    rows: list[_Lacking] = []
-    for recipe in lacking.missing(wanted, results, table=table):
-        seconds, hardware = by_steps(recipe, results) or lacking.expected_time(recipe, known) or (None, None)
-        done = lacking.epochs_done(recipe, FOLDER / table)
-        left = None if seconds is None else seconds * (1 - done / recipe.epochs)
-        rows.append(_Lacking(result_name(recipe), done, left, hardware))
+    rows = outlooks(missing(wanted, results, table=table), results, FOLDER / table, table=table)
     if as_json:
         print_document([row._asdict() for row in rows])
         return
     for row in rows:
-        print(row)
+        print(_line(row))
     print(f"{len(rows)} of {len(wanted)} runs are missing{_in_all(rows)}")
 
 
-class _Lacking(NamedTuple):
-    """A run that is missing, and how long what it lacks may take, if that is known."""
-
-    run: str
-    epochs_done: int
-    expected_seconds: float | None
-    hardware: str | None
-
-    def __str__(self) -> str:
-        known = f"about {_said(self.expected_seconds)} on {self.hardware}" if self.expected_seconds is not None else ""
-        begun = f"goes on after epoch {self.epochs_done}" if self.epochs_done else ""
-        return f"{self.run}: {', '.join(filter(None, (begun, known))) or 'never run before'}"
+def _line(row: "Outlook") -> str:
+    known = f"about {_said(row.expected_seconds)} on {row.hardware}" if row.expected_seconds is not None else ""
+    begun = f"goes on after epoch {row.epochs_done}" if row.epochs_done else ""
+    return f"{row.run}: {', '.join(filter(None, (begun, known))) or 'never run before'}"
 
 
-def _in_all(rows: Sequence[_Lacking]) -> str:
+def _in_all(rows: "Sequence[Outlook]") -> str:
     """The time of all together, one after another, as far as it is known."""
     known = [row.expected_seconds for row in rows if row.expected_seconds is not None]
     if len(known) < 2:
