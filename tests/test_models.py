@@ -155,6 +155,18 @@ def test_only_a_mean_or_only_a_std() -> None:
     torch.testing.assert_close(layer(x), x - 0.5)
 
 
+def test_what_would_be_broadcast_in_silence_is_refused_by_traced_networks_too() -> None:
+    net = detrame.create_model("resnet8", mean=[0.5] * 3, std=[0.2] * 3).eval()
+    pixels = torch.rand(2, 3, 32, 32)
+    for network in (net, detrame.fold(net), detrame.convert(net, pixels)):
+        torch.testing.assert_close(network(pixels), net(pixels))
+        with pytest.raises(TypeError, match=r"in \[0, 1\], got torch.uint8: divide by 255"):
+            network((255 * pixels).byte())
+        for wrong in (pixels[:, :1], pixels.permute(0, 2, 3, 1), pixels[0, 0]):
+            with pytest.raises(ValueError, match=r"takes images of shape \(N, 3, H, W\), got \("):
+                network(wrong)
+
+
 def test_mean_and_std_may_be_arrays() -> None:
     net = detrame.create_model("resnet8", mean=np.full(3, 0.5), std=torch.full((3,), 2.0))  # type: ignore[arg-type]
     (layer,) = [module for module in net.modules() if isinstance(module, Normalise)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from detrame.activations import ActivationFactory
 from detrame.errors import check_count, check_number
@@ -78,7 +78,16 @@ class Normalise(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` of shape (N, C, H, W), normalised."""
-        return (x - self.mean) / self.std
+        return _normalised(x, self.mean, self.std)
+
+
+@fx.wrap  # a trace takes it whole: what is checked here is known only when the network runs
+def _normalised(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    if not x.is_floating_point():  # bytes, like images of one channel, would give wrong answers without a word
+        raise TypeError(f"the network takes pixels as floating-point numbers in [0, 1], got {x.dtype}: divide by 255")
+    if x.ndim < 3 or x.shape[-3] != len(mean):
+        raise ValueError(f"the network takes images of shape (N, {len(mean)}, H, W), got {tuple(x.shape)}")
+    return (x - mean) / std
 
 
 def initialise_(model: nn.Module) -> None:
