@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 import detrame
 from detrame import QMetricReLU, operators
 from detrame.activations import INITIALISATIONS
+from detrame.functional import q_metric_relu
 from tests.conftest import STRUCTURES, literal
 
 
@@ -128,6 +129,13 @@ def test_exports_with_a_free_batch_size(structure: str) -> None:
     program = torch.export.export(act.eval(), (z,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     for inputs in (z, torch.cat([z, z])):
         torch.testing.assert_close(program.module()(inputs), act(inputs))
+
+
+def test_symbolic_tracing_takes_it_whole(structure: str) -> None:
+    act, z = module(structure)
+    graph = fx.symbolic_trace(nn.Sequential(act, nn.Identity()))
+    assert [node.target for node in graph.graph.nodes if node.op == "call_function"] == [q_metric_relu]
+    torch.testing.assert_close(graph(z), act(z))
 
 
 def test_vmap_over_inputs_and_over_networks(structure: str) -> None:

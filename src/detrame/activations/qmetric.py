@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -12,6 +12,8 @@ from detrame import operators
 from detrame.activations.coupled import CoupledReLU
 from detrame.errors import check_number, check_tolerance, check_type, unknown
 from detrame.functional import q_metric_relu
+
+fx.wrap("q_metric_relu")  # one node in any torch.fx graph, as feature extractors make them
 
 
 def _relu(coupling: Tensor, gain: Tensor, threshold: Tensor) -> None:
