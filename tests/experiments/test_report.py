@@ -97,7 +97,9 @@ def test_difference_is_paired_where_the_seeds_are_shared() -> None:
     assert gap.mean == pytest.approx(2)
     assert gap.error == pytest.approx(1 / 3**0.5)
     assert gap.paired
-    assert gap.settled
+    assert gap.margin == pytest.approx(4.303 / 3**0.5, rel=1e-4)  # Student's t of two degrees of freedom
+    assert not gap.settled
+    assert gap._replace(freedom=9).settled  # 2.262 / sqrt(3)
 
 
 def test_difference_without_shared_seeds_adds_the_variances() -> None:
@@ -106,6 +108,7 @@ def test_difference_without_shared_seeds_adds_the_variances() -> None:
     assert gap.mean == 3
     assert gap.error == pytest.approx(5**0.5)
     assert not gap.paired
+    assert gap.freedom == 1
     assert not gap.settled
 
 
@@ -114,7 +117,7 @@ def test_a_seed_twice_is_not_a_pair() -> None:
 
 
 def test_a_single_seed_has_no_error() -> None:
-    assert difference(fake_group([90.0]), fake_group([80.0])) == Difference(10, None, paired=True)
+    assert difference(fake_group([90.0]), fake_group([80.0])) == Difference(10, None, paired=True, freedom=0)
     gap = difference(fake_group([90.0]), fake_group([80.0, 81.0]))
     assert gap.error is None
     assert not gap.settled
@@ -173,8 +176,8 @@ def test_the_headline_of_one_and_of_several_and_of_unequal_groups() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        ([95.0, 95.2], [96.0, 96.3], "B is ahead of A by 1.05 points, more than two standard errors"),
-        ([95.0, 97.0], [96.0, 96.3], "B is ahead of A by 0.15 points, but that is within two standard errors"),
+        ([95.0, 95.2], [96.0, 96.3], "B is ahead of A by 1.05 points, beyond chance: the 95%"),
+        ([95.0, 97.0], [96.0, 96.3], "B is ahead of A by 0.15 points, but that is within chance"),
         ([95.0], [96.0], "a single seed says nothing"),
         ([95.0], [95.0], "A and B are level; a single seed says nothing about how much of that is chance."),
         ([95.0, 96.0], [95.0, 96.0], "A and B are level"),

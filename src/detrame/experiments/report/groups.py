@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from scipy.special import stdtrit
+
 from detrame.errors import Failure
 from detrame.experiments.spread import Spread
 from detrame.training.recipe import Recipe
@@ -15,16 +17,25 @@ NAMES = {"relu": "ReLU", "qmetric": "Q-Metric", "lista": "LISTA", "slstm": "SLST
 
 
 class Difference(NamedTuple):
-    """A difference of means with its standard error, paired where the seeds are shared; no error from one seed."""
+    """A difference of means with its standard error, paired where the seeds are shared; no error from one seed.
+
+    `freedom` are the degrees of freedom of the error: what a few seeds say of their own spread is itself uncertain.
+    """
 
     mean: float
     error: float | None
     paired: bool
+    freedom: int
+
+    @property
+    def margin(self) -> float | None:
+        """Half the width of the 95% confidence interval, by Student's t."""
+        return None if self.error is None else float(stdtrit(self.freedom, 0.975)) * self.error
 
     @property
     def settled(self) -> bool:
-        """Whether the difference is larger than two standard errors."""
-        return self.error is not None and abs(self.mean) > 2 * self.error
+        """Whether the difference is beyond that margin."""
+        return self.margin is not None and abs(self.mean) > self.margin
 
 
 @dataclass(frozen=True)
@@ -104,11 +115,13 @@ def difference(group: Group, other: Group) -> Difference:
     if len(set(group.seeds)) == len(group.runs) and group.seeds == other.seeds:
         pairs = zip(group.runs, other.runs, strict=True)
         spread = Spread.of([run.scores.last - twin.scores.last for run, twin in pairs])
-        return Difference(mean, None if spread.std is None else spread.std / spread.n**0.5, paired=True)
+        error = None if spread.std is None else spread.std / spread.n**0.5
+        return Difference(mean, error, paired=True, freedom=spread.n - 1)
+    freedom = min(group.last.n, other.last.n) - 1  # at least so many, however the variances compare
     if group.last.std is None or other.last.std is None:
-        return Difference(mean, None, paired=False)
+        return Difference(mean, None, paired=False, freedom=freedom)
     variance = group.last.std**2 / group.last.n + other.last.std**2 / other.last.n
-    return Difference(mean, variance**0.5, paired=False)
+    return Difference(mean, variance**0.5, paired=False, freedom=freedom)
 
 
 def compared(runs: Sequence[Run]) -> list[Comparison]:

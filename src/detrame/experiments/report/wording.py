@@ -111,10 +111,10 @@ def _lead(first: Group, second: Group) -> str:
         return f"{lead}; a single seed says nothing about how much of that is chance."
     if not gap.mean:
         return f"{level}."
-    error = f"the standard error of the {'paired ' * gap.paired}difference is {gap.error:.2f}"
+    margin = f"the 95% interval of the {'paired ' * gap.paired}difference is ±{NBSP}{gap.margin:.2f}"
     if gap.settled:
-        return f"{lead}, more than two standard errors: {error}."
-    return f"{lead}, but that is within two standard errors, so these runs do not settle which is better: {error}."
+        return f"{lead}, beyond chance: {margin}."
+    return f"{lead}, but that is within chance, so these runs do not settle which is better: {margin}."
 
 
 def _score(group: Group, n: int | None, unit: str = "") -> str:

@@ -46,7 +46,9 @@ CLAIMS: dict[str, tuple[str, Judge]] = {
         "For a given number of parameters, Q-Metric is above ReLU.",
         on_each(the_same("above"), cost.same_parameters),
     ),
-    "training_time": ("Training takes almost twice as long.", on_each(cost.training_times, cost.training_time)),
+    "training_time": ("Training takes almost twice as long.", on_each(cost.times("train"), cost.training_time)),
+    "parameters_twice": ("The parameters are twice as many.", on_each(on_cifar10, cost.parameters)),
+    "test_time": ("Testing takes but slightly longer.", on_each(cost.times("test"), cost.test_time)),
     "ddl_gain_mean": (
         "DeTraMe-Net 9 is better than deep dictionary learning (DDL) of 9 layers, on average.",
         on_each(printed_figures, dictionaries.mean),
@@ -65,6 +67,14 @@ CLAIMS: dict[str, tuple[str, Judge]] = {
     "fooling_rate_halved": (
         "Universal perturbations fool the Q-Metric WideResNet 16-8 less than half as often as the ReLU one.",
         on_each(robustness.fooling_rates, robustness.fooling),
+    ),
+    "uap_plainnet": (
+        "As universal perturbations grow, the Q-Metric PlainNet is fooled about as often as the ReLU one.",
+        on_each(on_cifar10, robustness.plainnet_fooled),
+    ),
+    "uap_resnet": (
+        "As they grow, the Q-Metric ResNet is fooled less often than the ReLU one.",
+        on_each(on_cifar10, robustness.resnet_fooled),
     ),
     "noise": (
         "Noise fools ResNet 110 most and WideResNet 16-8 second, their DeTraMe versions less, DeTraMe-PlainNet 9 "

@@ -172,6 +172,11 @@ class Evidence:
         (row,) = [row for row in self.timing if (row.model, row.activation) == (model, activation)]
         return row
 
+    def test_ratio(self, model: str) -> float | None:
+        """How many times as long Q-Metric takes as ReLU at test, if both were measured."""
+        relu, qmetric = (self.time(model, activation).test_s_per_image for activation in ACTIVATIONS)
+        return None if relu is None or qmetric is None else qmetric / relu
+
 
 def models(*families: str, dataset: str | None = None) -> list[str]:
     """The paper's networks of some of the FAMILIES, in its order, by data set or all."""

@@ -161,7 +161,7 @@ class Time(NamedTuple):
 
 
 class Times(NamedTuple):
-    """The two rows of a network, and the ratios of Q-Metric to ReLU: the paper's, ours, and of the operations."""
+    """The two rows of a network, and the ratios of Q-Metric to ReLU: training, test (the paper's, ours), operations."""
 
     name: str
     lines: list[Time]
@@ -174,11 +174,16 @@ def times(evidence: Evidence) -> list[Times]:
         Times(
             model_name(model),
             [_time(evidence.time(model, activation)) for activation in ACTIVATIONS],
-            [_told(value, "{:.2f}") for value in (row.paper_ratio, row.ratio, row.operations_ratio)],
+            [_told(value, "{:.2f}") for value in _ratios(evidence, model)],
         )
         for model in dict.fromkeys(row.model for row in evidence.timing)
-        for row in [evidence.time(model, "qmetric")]
     ]
+
+
+def _ratios(evidence: Evidence, model: str) -> list[float | None]:
+    relu, qmetric = (evidence.time(model, activation) for activation in ACTIVATIONS)
+    paper_test = qmetric.paper_test_s_per_image / relu.paper_test_s_per_image
+    return [qmetric.paper_ratio, qmetric.ratio, paper_test, evidence.test_ratio(model), qmetric.operations_ratio]
 
 
 def _time(row: timing.Row) -> Time:

@@ -82,5 +82,5 @@ def wider(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
         return None
     more = wide.ours - narrow.ours
     text = f"{signed(narrow.ours.mean)} to {signed(wide.ours.mean)}"
-    text += f": {signed(more.mean)}, with an error of {more.error:.2f}"
+    text += f": {signed(more.mean)}, with an error of {more.error:.3f}"
     return Found(text, side(more), evidence.few(names, dataset))
