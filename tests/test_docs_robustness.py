@@ -169,7 +169,7 @@ def test_what_is_said_of_the_stronger_attacks() -> None:
         by_deepfool, by_gradient = (measured(attack, model) for attack in UNIVERSAL)
         for activation, rates in by_deepfool.items():
             for key, row in rates.items():
-                if (row.pixels or 0) > 3.9 / 255:
+                if (row.pixels or 0) > 3.1 / 255 or model != "plainnet9":
                     assert by_gradient[activation][key].mean > row.mean
     by_deepfool, by_gradient = (measured(attack, "plainnet9") for attack in UNIVERSAL)
     for key, row in by_deepfool["relu"].items():

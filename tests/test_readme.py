@@ -11,6 +11,8 @@ from detrame import cli
 from detrame.experiments import default_recipe, timing
 from detrame.experiments.reproduce import Row, accuracy_rows, cells
 from detrame.experiments.reproduction.evidence import Evidence
+from detrame.experiments.reproduction.matches import matches
+from detrame.experiments.reproduction.verdicts import Count
 from detrame.experiments.results import stored
 from detrame.experiments.spread import Spread
 from detrame.training.environment import sittings
@@ -93,6 +95,22 @@ def test_where_q_metric_gains_is_what_the_readme_says() -> None:
     assert [model for model, gain in gains.items() if gain.mean < -2 * gain.error] == ["wideresnet16_8"]
 
 
+def test_what_q_metric_costs_is_what_the_readme_says() -> None:
+    evidence = Evidence.read(ROOT / "results")
+    counts = evidence.parameters
+    sizes = [
+        counts[m, "cifar10", "qmetric"] / counts[m, d, "relu"] for m, d, a in counts if (d, a) == ("cifar10", "relu")
+    ]
+    steps = [row.ratio for row in evidence.timing if row.ratio is not None]
+    tests = [ratio for row in evidence.timing if (ratio := evidence.test_ratio(row.model)) is not None]
+    assert len(sizes) == 10
+    size, step, test = (f"{min(ratios):.1f} to {max(ratios):.1f}" for ratios in (sizes, steps, tests))
+    text = " ".join(README.split())
+    assert f"{size} times the parameters, and on an H200 training steps {step} and tests {test} times as long" in text
+    above, chance, below = Count.of(match.difference for match in matches(evidence, "cifar10") if not match.beyond)
+    assert f"beyond chance in {above} of {above + chance + below} comparisons, below in {below}" in text
+
+
 def test_the_figures_of_the_demo_are_those_of_the_stored_runs() -> None:
     for activation, name in (("relu", "ReLU"), ("qmetric", "Q-Metric")):
         runs = [
@@ -138,6 +156,9 @@ def test_the_step_times_are_those_of_the_stored_bench() -> None:
         f"about {row.train_s / 60:.0f} minutes where the paper's V100 took {row.paper_train_s / 60:.0f} for the whole"
         in text
     )
-    assert f"{steps['qmetric']['research_speedup']:.1f} times the speed of the equation in ordinary PyTorch" in text
+    assert (
+        f"{steps['qmetric']['research_speedup']:.1f} times the speed of the equation in ordinary float32 PyTorch"
+        in text
+    )
     assert f"and {steps['qmetric']['plain_speedup']:.1f} times that of a captured CUDA graph" in text
     assert f"commit {steps['environment']['commit'][:7]}" in text

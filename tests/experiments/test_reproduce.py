@@ -131,7 +131,7 @@ def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
         with pytest.raises(Failure, match=rf"is not a result \({reason}"):
             stored(tmp_path / "results")
     whole = json.loads(record(run, tmp_path / "results").read_text())
-    for score in ("abc", math.nan, None):
+    for score in ("abc", math.nan, None, -1, 900):
         path.write_text(json.dumps(whole | {"scores": whole["scores"] | {"last": score}}))
         with pytest.raises(Failure, match=rf"is not a result \({score!r} is no score\)"):
             stored(tmp_path / "results")

@@ -1,7 +1,6 @@
 """Finished runs as small JSON files: the data from which every table and plot is built."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -67,7 +66,7 @@ def _read(path: Path) -> Result:
         document = json.loads(path.read_text())
         recipe, scores = Recipe.from_json(json.dumps(document["recipe"])), Scores(**document["scores"])
         for score in document["test_accuracy"]:
-            if not isinstance(score, int | float) or not math.isfinite(score):
+            if not isinstance(score, int | float) or not 0 <= score <= 100:
                 raise ValueError(f"{score!r} is no score")
         return Result(recipe, document["environment"], scores, document["test_accuracy"], document.get("timing", {}))
     except (OSError, ValueError, KeyError, TypeError) as error:

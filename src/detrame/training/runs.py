@@ -10,7 +10,6 @@ weights.safetensors, result.json   when it is
 import dataclasses
 import fcntl
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,8 +60,9 @@ class Scores:
     weights: str | None = None
 
     def __post_init__(self) -> None:
-        for score in (self.last, self.best, self.seconds):
-            if not isinstance(score, int | float) or not math.isfinite(score):
+        for name, most in (("last", 100), ("best", 100), ("seconds", 1e9)):  # thirty years
+            score = getattr(self, name)
+            if not isinstance(score, int | float) or not 0 <= score <= most:
                 raise ValueError(f"{score!r} is no score")
 
 

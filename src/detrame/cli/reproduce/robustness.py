@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, names, numbers
-from detrame.cli.reproduce.options import Budget, Dataset, DryMeasurement, Models, Results, Show, need_stored, tell_left
+from detrame.cli.reproduce.options import Budget, Dataset, DryMeasurement, Results, Show, need_stored, tell_left
 from detrame.cli.reproduce.runs import FOLDER
 from detrame.cli.show import print_checks, print_document, print_robustness, tell_measured
 from detrame.errors import Failure, OutOfTime
@@ -17,6 +17,13 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
     from detrame.experiments.networks import Network
     from detrame.experiments.robustness import Settings
 
+Models = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME,...",
+        help="Some networks. [default: the paper's: PlainNet 9, the deepest ResNet that is trained, WideResNet 16-8]",
+    ),
+]
 Runs = Annotated[Path, typer.Option(help="Where `detrame reproduce accuracy` trained the networks.")]
 Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation, or one draw of noise, for each.")]
 Images = Annotated[int, typer.Option(help="Test images to measure on.")]
