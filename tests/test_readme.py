@@ -14,7 +14,7 @@ from detrame.experiments.reproduction.evidence import Evidence
 from detrame.experiments.reproduction.matches import matches
 from detrame.experiments.reproduction.verdicts import Count
 from detrame.experiments.results import stored
-from detrame.experiments.spread import Spread
+from detrame.experiments.spread import Spread, plus_minus
 from detrame.training.environment import sittings
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +47,7 @@ def test_the_commands_exist(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def figure(mean: float | None, std: float | None) -> str:
-    return "" if mean is None else Spread(mean, std, 0).text(2).replace("\N{NO-BREAK SPACE}", " ")
+    return plus_minus(mean, std).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def ours(row: Row) -> str:

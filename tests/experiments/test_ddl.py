@@ -12,7 +12,7 @@ from detrame import cli
 from detrame.experiments import ddl, default_recipe, depth, paper, report
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.results import Result, stored
-from detrame.experiments.spread import NBSP, Spread
+from detrame.experiments.spread import NBSP, plus_minus
 from detrame.training import Recipe, Scores, find, train
 from tests.training import tiny
 
@@ -185,7 +185,7 @@ def figure(value: float | None) -> str:
 
 
 def accuracy(row: ddl.Row | depth.Row) -> str:
-    return "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2).replace(NBSP, " ")
+    return plus_minus(row.mean, row.std).replace(NBSP, " ")
 
 
 def ddl_lines() -> list[str]:

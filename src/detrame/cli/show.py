@@ -44,45 +44,43 @@ def print_models(infos: "dict[str, ModelInfo]") -> None:
 
 def print_summaries(summaries: "Sequence[Summary]") -> None:
     """One row for each network: the last epoch's test accuracy is the headline."""
-    from detrame.experiments.spread import Spread
+    from detrame.experiments.spread import plus_minus
 
     table = _table("network", "data")
     for heading in ("parameters", "test, %", "best, %", "seeds", "train, s"):
         table.add_column(heading, justify="right")
     for row in summaries:
-        accuracy = Spread(row.mean, row.std, row.n)
-        figures = [f"{row.parameters:,}", accuracy.text(2), f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
+        accuracy = plus_minus(row.mean, row.std)
+        figures = [f"{row.parameters:,}", accuracy, f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
         table.add_row(_network(row), row.dataset, *figures)
     _print(table)
 
 
 def print_accuracy(rows: "Sequence[Row]") -> None:
     """The paper's accuracy table: its figure, ours, the difference and a verdict."""
-    from detrame.experiments.spread import Spread
+    from detrame.experiments.spread import plus_minus
 
     table = _table("network", "data")
     for heading in ("paper, %", "ours, %", "difference", "seeds"):
         table.add_column(heading, justify="right")
     table.add_column("verdict")
     for row in rows:
-        paper = Spread(row.paper, row.paper_std, 5).text(2)
-        ours, gap = (
-            ("", "") if row.mean is None else (Spread(row.mean, row.std, row.n).text(2), f"{row.mean - row.paper:+.2f}")
-        )
+        paper, ours = plus_minus(row.paper, row.paper_std), plus_minus(row.mean, row.std)
+        gap = "" if row.mean is None else f"{row.mean - row.paper:+.2f}"
         table.add_row(_network(row), row.dataset, paper, ours, gap, str(row.n or ""), row.verdict)
     _print(table)
 
 
 def print_controls(rows: "Sequence[Control]") -> None:
     """The ReLU networks that cost as much as the Q-Metric one, beside it and its ReLU twin."""
-    from detrame.experiments.spread import Spread
+    from detrame.experiments.spread import plus_minus
 
     table = _table("network", "matched in")
     for heading in ("width", "parameters, M", "multiply-adds, M", "accuracy, %", "seeds"):
         table.add_column(heading, justify="right")
     for row in rows:
         counts = [f"{row.parameters / 1e6:.2f}", f"{row.multiply_adds / 1e6:.1f}"]
-        accuracy = "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2)
+        accuracy = plus_minus(row.mean, row.std)
         matched = (row.matched or "").replace("_", "-")
         table.add_row(f"{row.model} {row.activation}", matched, f"{row.width:g}", *counts, accuracy, str(row.n or ""))
     _print(table)
@@ -90,13 +88,13 @@ def print_controls(rows: "Sequence[Control]") -> None:
 
 def print_changes(rows: "Sequence[Change]") -> None:
     """What each change came to with either activation, all scored on images of one kind."""
-    from detrame.experiments.spread import Spread
+    from detrame.experiments.spread import plus_minus
 
     table = _table("change", "network")
     for heading in ("accuracy, %", "seeds"):
         table.add_column(heading, justify="right")
     for row in rows:
-        accuracy = "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2)
+        accuracy = plus_minus(row.mean, row.std)
         table.add_row(row.change.replace("-", " "), _network(row), accuracy, str(row.n or ""))
     _print(table)
     print(f"On {rows[0].dataset}; epochs: {rows[0].epochs}; scored on {rows[0].scored_on}.")
@@ -105,15 +103,15 @@ def print_changes(rows: "Sequence[Change]") -> None:
 def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
     """Fooling rate and accuracy under attack, by network, attack and strength; a radius in both units."""
     from detrame.experiments.robustness.tables import measured_on
-    from detrame.experiments.spread import Spread
+    from detrame.experiments.spread import plus_minus
 
     printed = any(row.paper is not None for row in rows)
     table = _table("network", "data", "attack", "strength")
     for heading in (*["paper, %"] * printed, "fooled, %", "seeds", "accuracy, %", "clean, %", "images"):
         table.add_column(heading, justify="right")
     for row in rows:
-        published = ["" if row.paper is None else Spread(row.paper, row.paper_std, 5).text(2)] if printed else []
-        ours = Spread(row.mean, row.std, row.n).text(2)
+        published = [plus_minus(row.paper, row.paper_std)] if printed else []
+        ours = plus_minus(row.mean, row.std)
         figures = [*published, ours, str(row.n), f"{row.accuracy:.2f}", f"{row.clean:.2f}", f"{row.images:,}"]
         table.add_row(row.label, row.dataset, row.attack, row.strength, *figures)
     _print(table)
@@ -138,7 +136,7 @@ def print_checks(measured: "Iterable[Measured]") -> None:
 def print_ddl(rows: "Sequence[DDLRow]") -> None:
     """The methods in one shape: accuracy and seconds per image, the paper's and ours, and where ours were measured."""
     from detrame.experiments import ddl, paper
-    from detrame.experiments.spread import Spread
+    from detrame.experiments.spread import plus_minus
 
     def seconds(figure: float | None) -> str:
         return "" if figure is None else f"{figure:.3g}"
@@ -164,7 +162,7 @@ def print_ddl(rows: "Sequence[DDLRow]") -> None:
             str(row.epochs) if row.n else "",
             "" if row.parameters is None else f"{row.parameters / 1e6:.2f}",
             "" if row.paper is None else f"{row.paper:.2f}",
-            "" if row.mean is None else Spread(row.mean, row.std, row.n).text(2),
+            plus_minus(row.mean, row.std),
             str(row.n or ""),
             *map(seconds, times),
         )
@@ -181,7 +179,7 @@ def print_ddl(rows: "Sequence[DDLRow]") -> None:
 def print_depth(rows: "Sequence[DepthRow]") -> None:
     """Accuracy by depth, a column for each method."""
     from detrame.experiments.report.groups import NAMES
-    from detrame.experiments.spread import Spread
+    from detrame.experiments.spread import plus_minus
 
     cells = {(row.depth, row.activation): row for row in rows}
     activations = list(dict.fromkeys(row.activation for row in rows))
@@ -189,11 +187,8 @@ def print_depth(rows: "Sequence[DepthRow]") -> None:
     for activation in activations:
         table.add_column(f"{NAMES[activation]}, %", justify="right")
     for depth in dict.fromkeys(row.depth for row in rows):
-        spreads = [
-            Spread(row.mean, row.std, row.n) if row.mean is not None else None
-            for row in (cells[depth, activation] for activation in activations)
-        ]
-        table.add_row(str(depth), *["" if spread is None else spread.text(2) for spread in spreads])
+        here = [cells[depth, activation] for activation in activations]
+        table.add_row(str(depth), *[plus_minus(row.mean, row.std) for row in here])
     _print(table)
     row = rows[0]
     print(f"On {row.dataset}; epochs: {row.epochs}; width: {row.width:.3g} of the published.")

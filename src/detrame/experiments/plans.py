@@ -84,15 +84,12 @@ def summarise(runs: Sequence[Run]) -> list[Summary]:
 
 
 def _summary(recipe: Recipe, runs: list[Run]) -> Summary:
-    last = Spread.of([run.scores.last for run in runs])
     return Summary(
         model=recipe.model,
         dataset=recipe.dataset,
         activation=recipe.activation,
         iterations=recipe.iterations,
-        n=last.n,
-        mean=last.mean,
-        std=last.std,
+        **Spread.fields([run.scores.last for run in runs]),
         best=statistics.mean(run.scores.best for run in runs),
         parameters=runs[0].scores.parameters,
         seconds=statistics.mean(run.scores.seconds for run in runs),

@@ -26,4 +26,11 @@ class Spread(NamedTuple):
 
     def text(self, digits: int) -> str:
         """``mean ± std``, or the mean alone."""
-        return f"{self.mean:.{digits}f}" + ("" if self.std is None else f"{NBSP}±{NBSP}{self.std:.{digits}f}")
+        return plus_minus(self.mean, self.std, digits)
+
+
+def plus_minus(mean: float | None, std: float | None, digits: int = 2, *, missing: str = "") -> str:
+    """``mean ± std``, or the mean alone where there is no deviation; `missing` where there is no mean yet."""
+    if mean is None:
+        return missing
+    return f"{mean:.{digits}f}" + ("" if std is None else f"{NBSP}±{NBSP}{std:.{digits}f}")

@@ -12,7 +12,7 @@ from detrame.experiments.reproduce import ACTIVATIONS, Row
 from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
 from detrame.experiments.reproduction.matches import matches
 from detrame.experiments.reproduction.verdicts import Verdict, side
-from detrame.experiments.spread import Spread
+from detrame.experiments.spread import plus_minus
 
 DASH = "\N{EN DASH}"
 SIDES = {Verdict.HOLDS: "above", Verdict.CHANCE: "within chance", Verdict.FAILS: "below"}
@@ -81,8 +81,8 @@ def _line(row: Row) -> Line:
     return Line(
         activation=NAMES[row.activation],
         iterations=str(row.iterations) if row.activation == "qmetric" else DASH,
-        paper=Spread(row.paper, row.paper_std, 0).text(2),
-        ours=DASH if row.mean is None else Spread(row.mean, row.std, row.n).text(2),
+        paper=plus_minus(row.paper, row.paper_std),
+        ours=plus_minus(row.mean, row.std, missing=DASH),
         difference=DASH if row.mean is None else signed(row.mean - row.paper),
         n=str(row.n),
         verdict=row.verdict,
@@ -124,7 +124,7 @@ def _matched(control: Control, evidence: Evidence) -> Matched:
         width=f"{control.width:.3f}",
         parameters=f"{control.parameters / 1e6:.2f}M",
         multiply_adds=f"{control.multiply_adds / 1e6:,.0f}M",
-        accuracy=DASH if control.mean is None else Spread(control.mean, control.std, control.n).text(2),
+        accuracy=plus_minus(control.mean, control.std, missing=DASH),
         n=str(control.n),
         difference=signed((control.mean or 0) - (qmetric.mean or 0)) if compared else DASH,
     )
@@ -148,7 +148,7 @@ def changes(evidence: Evidence) -> dict[str, list[Changed]]:
 
 
 def _changed(*rows: Change) -> Changed:
-    found = {row.activation: Spread(row.mean, row.std, row.n).text(2) for row in rows if row.mean is not None}
+    found = {row.activation: plus_minus(row.mean, row.std, missing=DASH) for row in rows}
     told = [found.get(activation, DASH) for activation in ACTIVATIONS]
     return Changed(rows[0].change.replace("-", " "), str(rows[0].epochs), told)
 

@@ -271,7 +271,7 @@ def _rows(measured: Measured) -> Iterable[Row]:
         groups.setdefault(_strength(figure), []).append(figure)
     smallest = min(groups, key=lambda strength: strength[1])
     for strength, figures in groups.items():
-        first, fooling = figures[0], Spread.of([figure.fooling for figure in figures])
+        first = figures[0]
         published = _published(measured, first)
         yield Row(
             model=measured.model,
@@ -286,9 +286,7 @@ def _rows(measured: Measured) -> Iterable[Row]:
             noise_ratio=first.noise_ratio,
             paper=published.get(measured.activation),
             paper_std=published.get(f"{measured.activation}_std"),
-            mean=fooling.mean,
-            std=fooling.std,
-            n=fooling.n,
+            **Spread.fields([figure.fooling for figure in figures]),
             accuracy=Spread.of([figure.accuracy for figure in figures]).mean,
             clean=measured.clean,
             images=measured.settings.images,
