@@ -32,9 +32,9 @@ def print_document(document: Any) -> None:
 
 def print_models(infos: "dict[str, ModelInfo]") -> None:
     """The networks with the cost of either activation."""
-    table = _table("\nmodel")
-    for heading in ("parameters, M\nReLU", "\nQ-Metric", "multiply-adds, M\nReLU", "\nQ-Metric", "\nratio"):
-        table.add_column(heading, justify="right")
+    table = _table(
+        ["\nmodel"], ["parameters, M\nReLU", "\nQ-Metric", "multiply-adds, M\nReLU", "\nQ-Metric", "\nratio"]
+    )
     for name, (relu, qmetric) in infos.items():
         counts = [relu.parameters, qmetric.parameters, relu.multiply_adds, qmetric.multiply_adds]
         ratio = qmetric.multiply_adds / relu.multiply_adds
@@ -46,9 +46,7 @@ def print_summaries(summaries: "Sequence[Summary]") -> None:
     """One row for each network: the last epoch's test accuracy is the headline."""
     from detrame.experiments.spread import plus_minus
 
-    table = _table("network", "data")
-    for heading in ("parameters", "test, %", "best, %", "seeds", "train, s"):
-        table.add_column(heading, justify="right")
+    table = _table(["network", "data"], ["parameters", "test, %", "best, %", "seeds", "train, s"])
     for row in summaries:
         accuracy = plus_minus(row.mean, row.std)
         figures = [f"{row.parameters:,}", accuracy, f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
@@ -60,9 +58,7 @@ def print_accuracy(rows: "Sequence[Row]") -> None:
     """The paper's accuracy table: its figure, ours, the difference and a verdict."""
     from detrame.experiments.spread import plus_minus
 
-    table = _table("network", "data")
-    for heading in ("paper, %", "ours, %", "difference", "seeds"):
-        table.add_column(heading, justify="right")
+    table = _table(["network", "data"], ["paper, %", "ours, %", "difference", "seeds"])
     table.add_column("verdict")
     for row in rows:
         paper, ours = plus_minus(row.paper, row.paper_std), plus_minus(row.mean, row.std)
@@ -75,9 +71,7 @@ def print_controls(rows: "Sequence[Control]") -> None:
     """The ReLU networks that cost as much as the Q-Metric one, beside it and its ReLU twin."""
     from detrame.experiments.spread import plus_minus
 
-    table = _table("network", "matched in")
-    for heading in ("width", "parameters, M", "multiply-adds, M", "accuracy, %", "seeds"):
-        table.add_column(heading, justify="right")
+    table = _table(["network", "matched in"], ["width", "parameters, M", "multiply-adds, M", "accuracy, %", "seeds"])
     for row in rows:
         counts = [f"{row.parameters / 1e6:.2f}", f"{row.multiply_adds / 1e6:.1f}"]
         accuracy = plus_minus(row.mean, row.std)
@@ -90,9 +84,7 @@ def print_changes(rows: "Sequence[Change]") -> None:
     """What each change came to with either activation, all scored on images of one kind."""
     from detrame.experiments.spread import plus_minus
 
-    table = _table("change", "network")
-    for heading in ("accuracy, %", "seeds"):
-        table.add_column(heading, justify="right")
+    table = _table(["change", "network"], ["accuracy, %", "seeds"])
     for row in rows:
         accuracy = plus_minus(row.mean, row.std)
         table.add_row(row.change.replace("-", " "), _network(row), accuracy, str(row.n or ""))
@@ -106,9 +98,8 @@ def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
     from detrame.experiments.spread import plus_minus
 
     printed = any(row.paper is not None for row in rows)
-    table = _table("network", "data", "attack", "strength")
-    for heading in (*["paper, %"] * printed, "fooled, %", "seeds", "accuracy, %", "clean, %", "images"):
-        table.add_column(heading, justify="right")
+    headings = [*["paper, %"] * printed, "fooled, %", "seeds", "accuracy, %", "clean, %", "images"]
+    table = _table(["network", "data", "attack", "strength"], headings)
     for row in rows:
         published = [plus_minus(row.paper, row.paper_std)] if printed else []
         ours = plus_minus(row.mean, row.std)
@@ -141,19 +132,9 @@ def print_ddl(rows: "Sequence[DDLRow]") -> None:
     def seconds(figure: float | None) -> str:
         return "" if figure is None else f"{figure:.3g}"
 
-    table = _table("\nnetwork", "\ndata")
-    for heading in (
-        "\nepochs",
-        "parameters\nM",
-        "accuracy\npaper, %",
-        "\nours, %",
-        "\nseeds",
-        "train\npaper, s",
-        "\nours, s",
-        "test\npaper, s",
-        "\nours, s",
-    ):
-        table.add_column(heading, justify="right")
+    accuracies = ["\nepochs", "parameters\nM", "accuracy\npaper, %", "\nours, %", "\nseeds"]
+    times_an_image = ["train\npaper, s", "\nours, s", "test\npaper, s", "\nours, s"]
+    table = _table(["\nnetwork", "\ndata"], [*accuracies, *times_an_image])
     for row in rows:
         times = row.paper_train_s_per_image, row.train_s_per_image, row.paper_test_s_per_image, row.test_s_per_image
         table.add_row(
@@ -183,9 +164,7 @@ def print_depth(rows: "Sequence[DepthRow]") -> None:
 
     cells = {(row.depth, row.activation): row for row in rows}
     activations = list(dict.fromkeys(row.activation for row in rows))
-    table = _table("layers")
-    for activation in activations:
-        table.add_column(f"{NAMES[activation]}, %", justify="right")
+    table = _table(["layers"], [f"{NAMES[activation]}, %" for activation in activations])
     for depth in dict.fromkeys(row.depth for row in rows):
         here = [cells[depth, activation] for activation in activations]
         table.add_row(str(depth), *[plus_minus(row.mean, row.std) for row in here])
@@ -213,9 +192,7 @@ def print_parameters(cells: Sequence[tuple[str, str]], *, as_json: bool) -> None
     if as_json:
         print_document([vars(row) for row in rows])
         return
-    table = _table("network", "data")
-    for heading in ("parameters, M", "paper, M"):
-        table.add_column(heading, justify="right")
+    table = _table(["network", "data"], ["parameters, M", "paper, M"])
     for row in rows:
         paper = "" if row.paper is None else f"{row.paper / 1e6:.1f}"
         table.add_row(f"{row.model} {row.activation}", row.dataset, f"{row.parameters / 1e6:.2f}", paper)
@@ -224,21 +201,9 @@ def print_parameters(cells: Sequence[tuple[str, str]], *, as_json: bool) -> None
 
 def print_steps(networks: "Sequence[Steps]") -> None:
     """The training step of each network: time, speed, and the ratio of Q-Metric to ReLU."""
-    table = _table("\nnetwork")
-    for heading in (
-        "step,\nms",
-        "\nimages/s",
-        "over\nplain",
-        "over\nresearch",
-        "\nTFLOP/s",
-        "of\nceiling",
-        "memory,\nMiB",
-        "Q/ReLU\nours",
-        "Q/ReLU\nplain",
-        "Q/ReLU\npaper",
-        "Q/ReLU\nops",
-    ):
-        table.add_column(heading, justify="right")
+    speeds = ["step,\nms", "\nimages/s", "over\nplain", "over\nresearch", "\nTFLOP/s", "of\nceiling", "memory,\nMiB"]
+    over_relu = [f"Q/ReLU\n{of}" for of in ("ours", "plain", "paper", "ops")]
+    table = _table(["\nnetwork"], [*speeds, *over_relu])
     for one in networks:
         ratios = [one.ratio, one.plain_ratio, one.paper_ratio, one.operations_ratio]
         for name, figures, told in (("relu", one.relu, []), ("qmetric", one.qmetric, ratios)):
@@ -258,19 +223,9 @@ def print_steps(networks: "Sequence[Steps]") -> None:
 
 def print_timing(rows: "Sequence[TimingRow]") -> None:
     """The paper's time table: its figures on a V100, and ours."""
-    table = _table("\nnetwork")
-    for heading in (
-        "training, s\npaper",
-        "\nours",
-        "test, us\npaper",
-        "\nours",
-        "step,\nms",
-        "plain,\nms",
-        "Q/ReLU\npaper",
-        "Q/ReLU\nours",
-        "Q/ReLU\noperations",
-    ):
-        table.add_column(heading, justify="right")
+    times = ["training, s\npaper", "\nours", "test, us\npaper", "\nours", "step,\nms", "plain,\nms"]
+    over_relu = [f"Q/ReLU\n{of}" for of in ("paper", "ours", "operations")]
+    table = _table(["\nnetwork"], [*times, *over_relu])
 
     def told(value: float | None, digits: int, unit: float = 1.0) -> str:
         return "" if value is None else f"{value / unit:,.{digits}f}"
@@ -296,10 +251,13 @@ def print_timing(rows: "Sequence[TimingRow]") -> None:
         print("ours: nothing measured yet; `detrame reproduce timing` measures it")
 
 
-def _table(*headings: str) -> Table:
+def _table(words: Iterable[str], figures: Iterable[str]) -> Table:
+    """An empty table with these headings: of columns of words, then of columns of figures."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in headings:
+    for heading in words:
         table.add_column(heading, no_wrap=True)
+    for heading in figures:
+        table.add_column(heading, justify="right")
     return table
 
 
