@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 from detrame.cli import attack, bench, data, reproduce, train
+from detrame.cli.arguments import AsJson
+from detrame.cli.show import print_document, print_models
 from detrame.errors import Failure
 
 NO_MEMORY = "out of memory", "not enough memory", "allocate memory"  # in PyTorch's own words, on a GPU and on the CPU
@@ -47,21 +49,20 @@ def models(
     num_classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
     in_channels: Annotated[int, typer.Option(help="Channels of an image.")] = 3,
     image_size: Annotated[int, typer.Option(help="Height and width of an image.")] = 32,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the networks, with their parameters and multiply-adds for one image.
 
     Example: detrame models --num-classes 100
     """
-    from detrame.cli import show
     from detrame.models import list_models
 
     infos = list_models(iterations=iterations, num_classes=num_classes, in_channels=in_channels, image_size=image_size)
-    if json:
+    if as_json:
         costs = {name: {"relu": info.relu._asdict(), "qmetric": info.qmetric._asdict()} for name, info in infos.items()}
-        show.print_document([{"model": name, **cost} for name, cost in costs.items()])
+        print_document([{"model": name, **cost} for name, cost in costs.items()])
     else:
-        show.print_models(infos)
+        print_models(infos)
         what = f"images {image_size}x{image_size}, {in_channels} channels, {num_classes} classes"
         print(f"Q-Metric ReLUs of {iterations} iterations; {what}")
         print("Also plainnetN and ddlN (exact dictionary layers), N = 3, 6, 9, 12 or more; activations lista and slstm")
@@ -69,13 +70,12 @@ def models(
 
 def main() -> None:
     """The `detrame` command."""
-    for name in ("stdout", "stderr"):  # a shell may have closed one, as with >&-
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):  # a terminal that knows only ASCII gets a ? for a ±, not an error
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    sys.exit(run(sys.argv[1:]))
+    with Path(os.devnull).open("w") as nowhere:
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere  # a shell may have closed one, as by >&-
+        for stream in (sys.stdout, sys.stderr):  # a terminal that knows only ASCII gets a ? for a ±, not an error
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        sys.exit(run(sys.argv[1:]))
 
 
 def run(args: list[str]) -> int:

@@ -1,6 +1,5 @@
 """`detrame data`: which data sets there are, how they get here, and whether they are whole."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from detrame.cli.arguments import AsJson
+from detrame.cli.show import print_document
 from detrame.errors import Failure
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
@@ -30,15 +30,15 @@ def list_(as_json: AsJson = False) -> None:
     names = [*CATALOGUE, *sorted(set(cache.names()) - set(CATALOGUE))]
     rows = [_row(name) for name in names]
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        print_document(rows)
         return
     for row in rows:
         if row["damage"]:
-            typer.echo(f"{row['name']:<12}{row['damage']}")
+            print(f"{row['name']:<12}{row['damage']}")
             continue
         ready = "ready" if row["ready"] else f"type `detrame data get {row['name']}`"
         counts = f"{row['train']:>7} train {row['test']:>6} test {row['classes']:>4} classes"
-        typer.echo(f"{row['name']:<12}{counts}  {row['source']}; {ready}")
+        print(f"{row['name']:<12}{counts}  {row['source']}; {ready}")
 
 
 def _row(name: str) -> dict[str, Any]:
@@ -121,10 +121,10 @@ def verify(
 
     facts = [_facts(load(name)) for name in names or ["digits", *cache.names()]]
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        print_document(facts)
         return
     for fact in facts:
-        typer.echo(f"{fact['name']:<12}whole  {fact['digest']}  {fact['source']}")
+        print(f"{fact['name']:<12}whole  {fact['digest']}  {fact['source']}")
 
 
 def _facts(dataset: "Dataset") -> dict[str, object]:
@@ -144,11 +144,11 @@ def _facts(dataset: "Dataset") -> dict[str, object]:
 def _show(dataset: "Dataset", as_json: bool) -> None:
     facts = _facts(dataset)
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        print_document(facts)
         return
     for key, value in facts.items():
         text = " ".join(f"{x:.5g}" for x in value) if isinstance(value, list | tuple) else value
-        typer.echo(f"{key:<8}{text}")
+        print(f"{key:<8}{text}")
 
 
 @contextmanager

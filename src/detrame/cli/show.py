@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
     from detrame.experiments.ddl import Row as DDLRow
     from detrame.experiments.depth import Row as DepthRow
     from detrame.experiments.plans import Summary
-    from detrame.experiments.reproduce import Row
+    from detrame.experiments.reproduce import Parameters, Row
     from detrame.experiments.robustness import Measured
     from detrame.experiments.robustness.tables import Row as RobustnessRow
     from detrame.experiments.timing import Row as TimingRow
@@ -184,14 +184,8 @@ def _network(row: "Summary | Row | DDLRow | Change") -> str:
     return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterated else "")
 
 
-def print_parameters(cells: Sequence[tuple[str, str]], *, as_json: bool) -> None:
-    """Parameters of the networks in some cells, in millions, beside the few counts that the paper prints."""
-    from detrame.experiments.reproduce import parameter_rows
-
-    rows = parameter_rows(cells)
-    if as_json:
-        print_document([vars(row) for row in rows])
-        return
+def print_parameters(rows: "Sequence[Parameters]") -> None:
+    """Parameters of the paper's networks, in millions, beside the few counts that it prints."""
     table = _table(["network", "data"], ["parameters, M", "paper, M"])
     for row in rows:
         paper = "" if row.paper is None else f"{row.paper / 1e6:.1f}"

@@ -2,7 +2,7 @@
 
 from detrame.cli.arguments import AsJson, names
 from detrame.cli.reproduce.options import Dataset, Models, Show
-from detrame.cli.show import print_parameters
+from detrame.cli.show import print_document, print_parameters
 
 
 def parameters(dataset: Dataset = None, models: Models = None, show: Show = False, as_json: AsJson = False) -> None:
@@ -12,4 +12,8 @@ def parameters(dataset: Dataset = None, models: Models = None, show: Show = Fals
     """
     from detrame.experiments import reproduce as tables
 
-    print_parameters(tables.cells(dataset, names("--models", models)), as_json=as_json)
+    rows = tables.parameter_rows(tables.cells(dataset, names("--models", models)))
+    if as_json:
+        print_document([vars(row) for row in rows])
+    else:
+        print_parameters(rows)
