@@ -1,7 +1,8 @@
 """Finished runs as small JSON files: the data from which every table and plot is built."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,24 @@ def record(run: Run, folder: Path, *, table: str = "accuracy", timing: dict[str,
         "scores": asdict(run.scores),
         "test_accuracy": [round(epoch.test_accuracy, 4) for epoch in run.history],
     } | ({"timing": timing} if timing else {})
-    path = folder / table / f"{result_name(run.recipe)}.json"
+    return write_document(folder / table / f"{result_name(run.recipe)}.json", document)
+
+
+def write_document(path: Path, document: object) -> Path:
+    """Write a JSON document into a folder of results, which is made if need be, and return the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(document, indent=1) + "\n")
     return path
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """Tell, by a Failure, that the file which the block reads is not `what` it should be, and what to do."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        remedy = "delete it, or restore it from the repository"
+        raise Failure(f"{path} is not {what} ({why_not(error)}): {remedy}") from error
 
 
 def stored(folder: Path, *, table: str = "accuracy") -> list[Result]:
@@ -62,17 +77,13 @@ def stored(folder: Path, *, table: str = "accuracy") -> list[Result]:
 
 
 def _read(path: Path) -> Result:
-    try:
+    with reading(path, "a result"):
         document = json.loads(path.read_text())
         recipe, scores = Recipe.from_json(json.dumps(document["recipe"])), Scores(**document["scores"])
         for score in document["test_accuracy"]:
             if not isinstance(score, int | float) or not 0 <= score <= 100:
                 raise ValueError(f"{score!r} is no score")
         return Result(recipe, document["environment"], scores, document["test_accuracy"], document.get("timing", {}))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Failure(
-            f"{path} is not a result ({why_not(error)}): delete it, or restore it from the repository"
-        ) from error
 
 
 def by_recipe(results: Sequence[Result], recipe: Recipe) -> list[Result]:

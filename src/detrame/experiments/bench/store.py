@@ -9,12 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detrame.errors import Failure, why_not
 from detrame.experiments import paper
 from detrame.experiments.bench import plots
 from detrame.experiments.bench.ceilings import Ceilings
 from detrame.experiments.bench.steps import StepFigures, Steps
-from detrame.training.files import write_text
+from detrame.experiments.results import reading, write_document
 
 if TYPE_CHECKING:
     from detrame.experiments.bench import Measured
@@ -32,9 +31,7 @@ def folders(results: Path) -> list[Path]:
 
 def write(what: str, measured: "Measured", into: Path) -> None:
     """Store a measurement, and draw the steps anew if it is one of them."""
-    path = into / what / f"{measured.model}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(asdict(measured), indent=1) + "\n")
+    write_document(into / what / f"{measured.model}.json", asdict(measured))
     if isinstance(measured, Steps):
         plots.write(read_steps(into), into)
 
@@ -47,12 +44,8 @@ def read_steps(kept: Path) -> list[Steps]:
 
 
 def _steps(path: Path) -> Steps:
-    try:
+    with reading(path, "a measurement"):
         document = json.loads(path.read_text())
         relu, qmetric = (StepFigures(**document[name]) for name in ("relu", "qmetric"))
         nested = {"relu": relu, "qmetric": qmetric, "ceilings": Ceilings(**document["ceilings"])}
         return Steps(**(document | nested))
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failure(
-            f"{path} is not a measurement ({why_not(error)}): delete it, or restore it from the repository"
-        ) from error

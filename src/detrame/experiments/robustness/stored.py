@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from detrame.errors import Failure, why_not
+from detrame.experiments.results import reading, write_document
 from detrame.experiments.robustness.measure import Changed, Figure, Measured, Settings
 from detrame.robustness.trust import Check
-from detrame.training.files import read_tensors, write_tensors, write_text
+from detrame.training.files import read_tensors, write_tensors
 
 
 def store(measured: Measured, folder: Path) -> Path:
@@ -21,8 +21,7 @@ def store(measured: Measured, folder: Path) -> Path:
     if measured.perturbations is not None:
         tensors = {"perturbations": measured.perturbations.half()}
         write_tensors(path.with_suffix(".safetensors"), tensors, {})
-    write_text(path, json.dumps(document(measured), indent=1) + "\n")
-    return path
+    return write_document(path, document(measured))
 
 
 def document(measured: Measured) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def path_of(folder: Path, attack: str, dataset: str, model: str, activation: str
 
 def read(path: Path) -> Measured:
     """A stored measurement, its perturbations included where they are beside it."""
-    try:
+    with reading(path, "a measurement"):
         found = json.loads(path.read_text())
         how = found["settings"]
         settings = how | {"seeds": tuple(how["seeds"]), "precision": how["precision"]}  # each has to be there
@@ -58,10 +57,6 @@ def read(path: Path) -> Measured:
         }
         places = len(found["figures"]) // len(how["seeds"])
         return Measured(**(found | parts), perturbations=_perturbations(path.with_suffix(".safetensors"), places))
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failure(
-            f"{path} is not a measurement ({why_not(error)}): delete it, or restore it from the repository"
-        ) from error
 
 
 def stored(folder: Path, attack: str) -> list[Measured]:
