@@ -27,7 +27,7 @@ from detrame.training.files import append_text, sha256, sync, write_tensors, wri
 from detrame.training.recipe import Recipe
 from detrame.training.rounds import Rounds, Wanted
 from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, note_environment, prepare
-from detrame.training.step import Batch, Step, Taken
+from detrame.training.step import Batch, Taken
 from detrame.training.stopwatch import Stopwatch
 
 OnEpoch = Callable[[Run, Epoch], None]
@@ -236,14 +236,8 @@ class _Training:
 
     def _build(self, dataset: Dataset) -> None:
         recipe, device = self.recipe, self.device
-        torch.manual_seed(recipe.seed)
-        self.model = recipe.build(dataset).to(device)
-        if device.type == "cuda":
-            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.step = Step(
-            self.model, momentum=recipe.momentum, nesterov=recipe.nesterov, weight_decay=recipe.weight_decay
-        )
-        self.predict = Predictor(self.model)
+        self.step = recipe.step(dataset, device)
+        self.predict = Predictor(self.step.model)
         train, self.held_out = dataset.train, [dataset.test.to(device)]
         if recipe.validation:
             train, validation = holdout(dataset.train, recipe.validation, seed=recipe.seed)
@@ -356,13 +350,13 @@ class _Training:
             best=best.test_accuracy,
             best_epoch=best.epoch,
             validation=last.validation_accuracy,
-            parameters=sum(p.numel() for p in self.model.parameters()),
+            parameters=sum(p.numel() for p in self.step.model.parameters()),
             seconds=last.seconds,
             together=self.progress.together,
         )
         metadata = {"recipe": self.recipe.to_json(), "scores": json.dumps(dataclasses.asdict(scores))}
         weights = self.run.path / "weights.safetensors"
-        write_tensors(weights, self.model.state_dict(), metadata)
+        write_tensors(weights, self.step.model.state_dict(), metadata)
         whole = dataclasses.replace(scores, weights=sha256(weights))
         write_text(self.run.path / "result.json", json.dumps(dataclasses.asdict(whole), indent=2) + "\n")
         (self.run.path / "checkpoint.safetensors").unlink()

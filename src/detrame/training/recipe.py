@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import nn
 
 from detrame.data import Batches, Dataset, Split
 from detrame.errors import Failure, unknown
 from detrame.models import create_model
+from detrame.training.step import Step
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,17 @@ class Recipe:
     def build(self, dataset: Dataset) -> nn.Module:
         """The untrained network, for the images of `dataset`."""
         return create_model(self.model, activation=self.activation, **self.options(dataset))
+
+    def step(self, dataset: Dataset, device: torch.device, *, fused: bool = True) -> Step:
+        """What trains a fresh network for the images of `dataset` on a device, its weights drawn by the seed.
+
+        Without `fused` a GPU takes the plain passes.
+        """
+        torch.manual_seed(self.seed)
+        model = self.build(dataset).to(device)
+        if device.type == "cuda":
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return Step(model, momentum=self.momentum, nesterov=self.nesterov, weight_decay=self.weight_decay, fused=fused)
 
     def options(self, dataset: Dataset) -> dict[str, Any]:
         """What :func:`detrame.create_model` takes beside model and activation, for the images of `dataset`."""

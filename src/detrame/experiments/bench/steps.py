@@ -17,7 +17,6 @@ from detrame.inference import Predictor
 from detrame.models import cost
 from detrame.training import Recipe
 from detrame.training.environment import describe
-from detrame.training.step import Step
 
 
 @dataclass(frozen=True)
@@ -127,13 +126,7 @@ def ready(
 
     On a GPU that is the replay of the captured step. The first is taken already, so that no coupling is zero any more.
     """
-    torch.manual_seed(recipe.seed)
-    model = recipe.build(dataset).to(device)
-    if device.type == "cuda":
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    step = Step(
-        model, momentum=recipe.momentum, nesterov=recipe.nesterov, weight_decay=recipe.weight_decay, fused=fused
-    )
+    step = recipe.step(dataset, device, fused=fused)
     step.set_lr(recipe.lr)
     batch = dataset.train[torch.arange(size) % len(dataset.train)].to(device)
     images, labels = batch.images.float() / 255, batch.labels
@@ -146,4 +139,4 @@ def ready(
             step(images, labels)
 
     take()
-    return model, take
+    return step.model, take
