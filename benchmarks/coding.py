@@ -17,7 +17,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +29,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from detrame import DictionaryLinear
-from detrame.experiments.report.charts import Series, line_chart, standalone
+from detrame.experiments.report.charts import Series, line_chart
+from detrame.experiments.report.html import standalone
 from detrame.training.environment import commit, hardware
 from detrame.training.files import write_text
 
@@ -139,7 +139,7 @@ def plot(results: dict[Case, dict[str, Any]], cases: list[Case], x: Callable[[Ca
     series = [Series(name, [x(c) for c in cases], [results[c]["seconds"][name] for c in cases]) for name in CODERS]
     title = f"Seconds to code the patches, by {x_label}"
     chart = line_chart(series, title=title, x_label=x_label, y_label="seconds", log=True, digits=4)
-    return standalone(chart, files("detrame.experiments.report").joinpath("chart.css").read_text())
+    return standalone(chart)
 
 
 def main() -> None:

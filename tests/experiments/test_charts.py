@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from detrame.experiments.report import axes, charts, pictures, svg
 from detrame.experiments.report.charts import Series, bar_chart, dot_chart, histogram, line_chart
+from detrame.experiments.report.html import standalone
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -166,7 +167,7 @@ def test_numbers_are_short(value: float, said: str) -> None:
 
 
 def test_standalone_figures_keep_their_content() -> None:
-    root = parsed(svg.standalone(histogram([0.5], low=0, high=1, title="t"), ".a { fill: red; }"))
+    root = parsed(standalone(histogram([0.5], low=0, high=1, title="t")))
     assert [child.tag for child in root][:2] == [f"{SVG}style", f"{SVG}rect"]
     assert (root.get("viewBox") or "").startswith("-14 -14 304 ")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from detrame.errors import unknown
 from detrame.experiments.ddl import method_recipe
-from detrame.experiments.report.charts import Series, line_chart, standalone
+from detrame.experiments.report.charts import Series, line_chart
 from detrame.experiments.report.groups import NAMES
-from detrame.experiments.report.html import chart_style
+from detrame.experiments.report.html import standalone
 from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
 from detrame.models import plainnet
@@ -86,7 +86,7 @@ def plot(table: Sequence[Row]) -> str:
     activations = dict.fromkeys(row.activation for row in table if row.n)
     series = [_line(NAMES[name], [row for row in table if row.activation == name]) for name in activations]
     chart = line_chart(series, title="Test accuracy against depth", x_label="layers", y_label="test accuracy, %")
-    return standalone(chart, chart_style())
+    return standalone(chart)
 
 
 def _line(name: str, table: Sequence[Row]) -> Series:

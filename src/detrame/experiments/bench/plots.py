@@ -6,15 +6,15 @@ from pathlib import Path
 from markupsafe import Markup
 
 from detrame.experiments.bench.steps import Steps
-from detrame.experiments.report.charts import dot_chart, standalone
-from detrame.experiments.report.html import chart_style
+from detrame.experiments.report.charts import dot_chart
+from detrame.experiments.report.html import standalone
 from detrame.training.files import write_text
 
 
 def write(networks: Sequence[Steps], into: Path) -> None:
     """Draw the steps of networks on one device as ``steps.svg`` and ``ratios.svg``."""
     for name, svg in (("steps", _steps(networks)), ("ratios", _ratios(networks))):
-        write_text(into / f"{name}.svg", standalone(svg, chart_style()))
+        write_text(into / f"{name}.svg", standalone(svg))
 
 
 def _steps(networks: Sequence[Steps]) -> Markup:

@@ -12,20 +12,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from detrame.experiments.report.axes import Axis, powers, straight, whole
-from detrame.experiments.report.svg import Scale, linear, number, standalone, tag, ticks
-
-__all__ = [
-    "SMALL",
-    "Look",
-    "Series",
-    "bar_chart",
-    "curves",
-    "dot_chart",
-    "frame",
-    "histogram",
-    "line_chart",
-    "standalone",
-]
+from detrame.experiments.report.svg import Scale, linear, number, tag, ticks
 
 LEFT, RIGHT, BOTTOM = 46, 12, 44
 ROW = 22  # of a chart with a name a row

@@ -1,5 +1,6 @@
 """Pages from templates: the shell and the style that every page of the project shares."""
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
@@ -9,15 +10,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from detrame.errors import Failure
-from detrame.experiments.report.charts import standalone
 from detrame.training.files import write_text
 
 CHART = b'<svg xmlns="http://www.w3.org/2000/svg" class="chart" '  # how a chart of ours begins, and a drawing hardly
+MARGIN = 14  # around a chart that stands alone
 
 
 def render(template: str, **values: object) -> str:
     """A page from a template below ``detrame/experiments``; it holds its style, and needs no other file."""
-    return _environment().get_template(template).render(style=chart_style() + _resource("style.css"), **values)
+    return _environment().get_template(template).render(style=_resource("chart.css") + _resource("style.css"), **values)
 
 
 def write_page(out: Path, page: str, figures: Iterable[tuple[str, Markup]]) -> Path:
@@ -32,7 +33,7 @@ def write_page(out: Path, page: str, figures: Iterable[tuple[str, Markup]]) -> P
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Failure(f"cannot make the folder {folder} ({error.strerror}): choose another --out") from error
-        write_text(file, standalone(svg, chart_style()))
+        write_text(file, standalone(svg))
     write_text(out, page)
     for file in set(folder.glob("*.svg")) - written.keys():
         if file.read_bytes().startswith(CHART):
@@ -40,9 +41,14 @@ def write_page(out: Path, page: str, figures: Iterable[tuple[str, Markup]]) -> P
     return out
 
 
-def chart_style() -> str:
-    """The style of the charts alone, for those that become files of their own."""
-    return _resource("chart.css")
+def standalone(svg: Markup) -> str:
+    """A chart as an SVG file of its own: with its style, and on paper of its own."""
+    head, body = str(svg).split(">", 1)
+    width, height = (float(side) + 2 * MARGIN for side in head.split('viewBox="0 0 ')[1].split('"')[0].split())
+    head = re.sub('viewBox="[^"]*"', f'viewBox="{-MARGIN} {-MARGIN} {width:g} {height:g}"', head)
+    paper = f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" width="{width:g}" height="{height:g}"/>'
+    style = _resource("chart.css")
+    return f"{head}><style>{style}</style>{paper}{body}\n"
 
 
 def _resource(name: str) -> str:

@@ -1,14 +1,12 @@
 """Markup from Python, escaped by construction, and the scales that put data on paper."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 
 from markupsafe import Markup, escape
 
 MINUS = "\N{MINUS SIGN}"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-MARGIN = 14  # around a figure that stands alone
 Scale = Callable[[float], float]
 
 
@@ -29,15 +27,6 @@ def _attribute(key: str) -> str:
 
 def _short(value: object) -> object:
     return f"{value:.5g}" if isinstance(value, float) else value
-
-
-def standalone(svg: Markup, style: str) -> str:
-    """An SVG of the page as a file of its own: with its style, and on paper of its own."""
-    head, body = str(svg).split(">", 1)
-    width, height = (float(side) + 2 * MARGIN for side in head.split('viewBox="0 0 ')[1].split('"')[0].split())
-    head = re.sub('viewBox="[^"]*"', f'viewBox="{-MARGIN} {-MARGIN} {width:g} {height:g}"', head)
-    paper = f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" width="{width:g}" height="{height:g}"/>'
-    return f"{head}><style>{style}</style>{paper}{body}\n"
 
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
