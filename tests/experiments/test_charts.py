@@ -112,9 +112,9 @@ def test_bars_of_nothing_and_of_many() -> None:
 
 
 def test_a_histogram_counts() -> None:
-    root = parsed(histogram([0.0, 0.01, 0.5, 1.0, 7.0], low=0, high=1, title="t", bins=10))
+    root = parsed(histogram([0.0, 0.01, 0.5, 1.0, 7.0], low=0, high=1, title="t"))
     told = [e.text for e in root.iter(f"{SVG}title")]
-    assert told == ["0 to 0.1: 2", "0.5 to 0.6: 1", "0.9 to 1: 1"]
+    assert told == ["0 to 0.05: 2", "0.5 to 0.55: 1", "0.95 to 1: 1"]
 
 
 def test_histograms_of_degenerate_data() -> None:

@@ -8,36 +8,10 @@ from detrame.experiments.report.svg import Scale, bounds, decades, linear, numbe
 
 TINY = 1e-9  # a logarithmic axis ends here
 ERRORS = (
-    100,
-    90,
-    80,
-    70,
-    60,
-    50,
-    40,
-    35,
-    30,
-    25,
-    20,
-    15,
-    10,
-    8,
-    6,
-    5,
-    4,
-    3,
-    2.5,
-    2,
-    1.5,
-    1,
-    0.8,
-    0.6,
-    0.5,
-    0.4,
-    0.3,
-    0.2,
-    0.1,
-)
+    *(100, 90, 80, 70, 60, 50, 40, 35, 30, 25, 20, 15),
+    *(10, 8, 6, 5, 4, 3, 2.5, 2, 1.5),
+    *(1, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1),
+)  # percent, of accuracies that are written
 FEW = 4  # powers of ten, between which there is room for more ticks
 CLOSEST = 0.1  # of the axis: the least distance between two ticks
 

@@ -25,6 +25,7 @@ CORNERS = (  # of the markers after the circle: square, diamond, triangle
 )
 COLOURS = 6
 LONGEST = 46  # characters of a name that fit into the legend
+BINS = 20  # of a histogram
 MANY = 40  # points, from which on a marker for each would be a smear
 
 
@@ -162,20 +163,18 @@ def bar_chart(
     return frame(title, legend, *axes, *bars, height=bottom + BOTTOM)
 
 
-def histogram(
-    values: Sequence[float], *, low: float, high: float, title: str, place: int = 0, bins: int = 20
-) -> Markup:
-    """How many channels have a value in each of `bins` equal parts of [low, high]; values outside are left out."""
+def histogram(values: Sequence[float], *, low: float, high: float, title: str, place: int = 0) -> Markup:
+    """How many channels have a value in each of 20 equal parts of [low, high]; values outside are left out."""
     high = high if high > low else low + 1.0
-    counts = [0] * bins
+    counts = [0] * BINS
     for value in values:
         if low <= value <= high:
-            counts[min(bins - 1, int(bins * (value - low) / (high - low)))] += 1
+            counts[min(BINS - 1, int(BINS * (value - low) / (high - low)))] += 1
     top, right = _top(0), SMALL.width - RIGHT
     bottom = top + SMALL.plot_height
     most = max(1, *counts)
     plot = Plot(linear(low, high, LEFT, right), linear(0, 1.05 * most, bottom, top), top, bottom, right)
-    step = (high - low) / bins
+    step = (high - low) / BINS
     bars = [
         tag(
             "rect",

@@ -16,16 +16,8 @@ Pixels = npt.NDArray[np.uint8]
 
 # Cividis, dark to bright, readable without colour; and blue over white to orange for signed values.
 SEQUENTIAL = (
-    "#00224e",
-    "#123570",
-    "#3b496c",
-    "#575d6d",
-    "#707173",
-    "#8a8678",
-    "#a59c74",
-    "#c3b369",
-    "#e1cc55",
-    "#fee838",
+    *("#00224e", "#123570", "#3b496c", "#575d6d", "#707173"),
+    *("#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"),
 )
 DIVERGING = ("#0b4f94", "#5b93c9", "#b9d3ea", "#f7f7f5", "#f6cfa8", "#dd8b3e", "#a34a05")
 SIDE = 180  # which leaves beside the scale the room that a bound takes, as long as -0.0095 in a wide font
@@ -55,7 +47,7 @@ def coloured(values: npt.NDArray[np.float64], low: float, high: float, colours: 
 def coupling_map(norms: Tensor, highest: float, *, title: str) -> Markup:
     """A matrix of norms ``(C, C)`` on the sequential map from 0 to `highest`, with its scale beside it."""
     pixels = coloured(norms.double().numpy(), 0, highest, SEQUENTIAL)
-    return _framed(pixels, 0, highest, SEQUENTIAL, title, ("from channel", "to channel"), len(norms))
+    return _framed(pixels, 0, highest, SEQUENTIAL, title, len(norms))
 
 
 def filter_tiles(filters: Tensor, *, title: str) -> Markup:
@@ -69,26 +61,20 @@ def filter_tiles(filters: Tensor, *, title: str) -> Markup:
             top, left = row * (height + 1), column * (width + 1)
             pixels[top : top + height, left : left + width, :3] = tile
             pixels[top : top + height, left : left + width, 3] = 255
-    return _framed(pixels, -highest, highest, DIVERGING, title, ("from channel", "to channel"), None)
+    return _framed(pixels, -highest, highest, DIVERGING, title)
 
 
 def _framed(
-    pixels: Pixels,
-    low: float,
-    high: float,
-    colours: tuple[str, ...],
-    title: str,
-    axes: tuple[str, str],
-    count: int | None,
+    pixels: Pixels, low: float, high: float, colours: tuple[str, ...], title: str, count: int | None = None
 ) -> Markup:
-    """A picture with the names of its axes and, where it counts channels, the first and the last; and its scale."""
+    """A picture of what channels do to each other, with its scale and, where it shows them all, their `count`."""
     left, top = 18, 20
     bar = coloured(np.linspace(high, low, 64)[:, None], low, high, colours)
     x = left + SIDE + 8
     parts = [
         _image(pixels, left, top, SIDE, SIDE),
-        tag("text", f"{axes[0]} →", class_="label", x=left, y=12),
-        tag("text", f"{axes[1]} →", class_="label", transform=f"translate(3 {top}) rotate(90)"),
+        tag("text", "from channel →", class_="label", x=left, y=12),
+        tag("text", "to channel →", class_="label", transform=f"translate(3 {top}) rotate(90)"),
         _image(bar, x, top, 10, SIDE),
         tag("text", _bound(high), class_="tick", x=x + 15, y=top + 10),
         tag("text", _bound(low), class_="tick", x=x + 15, y=top + SIDE),

@@ -7,15 +7,14 @@ from markupsafe import Markup, escape
 
 MINUS = "\N{MINUS SIGN}"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+TICKS = 6  # at most, on an axis of the usual length
 Scale = Callable[[float], float]
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
-    """An element; a trailing underscore of an attribute is dropped, others become hyphens, None leaves it out."""
+    """An element; a trailing underscore of an attribute is dropped, others become hyphens."""
     written = Markup("").join(
-        Markup(' {}="{}"').format(_attribute(key), _short(value))
-        for key, value in attributes.items()
-        if value is not None
+        Markup(' {}="{}"').format(_attribute(key), _short(value)) for key, value in attributes.items()
     )
     inside = Markup("").join(escape(child) for child in children)
     return Markup("<{}{}>{}</{}>").format(name, written, inside, name)
@@ -34,7 +33,7 @@ def linear(low: float, high: float, start: float, end: float) -> Scale:
     return lambda value: start + (end - start) * (value - low) / (high - low)
 
 
-def ticks(low: float, high: float, *, at_most: int = 6, whole: bool = False) -> list[float]:
+def ticks(low: float, high: float, *, at_most: int = TICKS, whole: bool = False) -> list[float]:
     """Round numbers in [low, high], a step of 1, 2 or 5 times a power of ten apart; `whole` ones on request."""
     span = high - low
     power = 10.0 ** math.floor(math.log10(span / at_most))
@@ -44,19 +43,19 @@ def ticks(low: float, high: float, *, at_most: int = 6, whole: bool = False) -> 
     return [index * step for index in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def decades(low: float, high: float, *, at_most: int = 6) -> list[float]:
+def decades(low: float, high: float) -> list[float]:
     """Powers of ten in [low, high], evenly thinned; both ends are taken to be such powers."""
     first, last = round(math.log10(low)), round(math.log10(high))
-    return [10.0**power for power in range(first, last + 1, math.ceil((last - first + 1) / at_most))]
+    return [10.0**power for power in range(first, last + 1, math.ceil((last - first + 1) / TICKS))]
 
 
-def bounds(values: Sequence[float], *, margin: float = 0.05) -> tuple[float, float]:
+def bounds(values: Sequence[float]) -> tuple[float, float]:
     """A range with some room that holds the finite ones of the values, never an empty one."""
     finite = [value for value in values if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if high - low < 1e-9 * max(1.0, abs(high)):
         return low - 0.5, high + 0.5
-    room = margin * (high - low)
+    room = 0.05 * (high - low)
     return low - room, high + room
 
 
