@@ -275,7 +275,7 @@ def test_what_has_no_nearest_dictionary() -> None:
 
 
 def test_only_networks_are_decoupled() -> None:
-    with pytest.raises(TypeError, match=r"expected an nn.Module, got str"):
+    with pytest.raises(TypeError, match=r"model must be an nn.Module, got str"):
         detrame.from_dictionary("x")  # type: ignore[call-overload]
 
 

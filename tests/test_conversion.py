@@ -461,7 +461,7 @@ def test_named_arguments_and_examples_with_a_history() -> None:
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
         detrame.convert(sequential(), IMAGES, iterations=0)
-    with pytest.raises(TypeError, match=r"expected an nn.Module, got function"):
+    with pytest.raises(TypeError, match=r"model must be an nn.Module, got function"):
         detrame.convert(F.relu, IMAGES)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must be a tensor, a tuple or a dict of arguments, got list"):
         detrame.convert(sequential(), [IMAGES])  # type: ignore[arg-type]

@@ -409,7 +409,7 @@ def test_deeper_plainnets_have_longer_stages() -> None:
 
 def test_what_is_no_tensor_no_number_or_too_small_is_named() -> None:
     layer = DictionaryConv2d(1, 4, 3)
-    with pytest.raises(TypeError, match="expected a tensor, got list"):
+    with pytest.raises(TypeError, match="the input must be a tensor, got list"):
         layer([[0.0]])
     with pytest.raises(ValueError, match=r"no patch of \(3, 3\) fits into images of \(5, 2\)"):
         layer(torch.zeros(1, 1, 5, 2))

@@ -101,7 +101,7 @@ def test_a_layer_that_serves_twice_is_left_alone() -> None:
 
 
 def test_only_networks_fold() -> None:
-    with pytest.raises(TypeError, match=r"expected a network, an nn\.Module, got str"):
+    with pytest.raises(TypeError, match=r"model must be an nn\.Module, got str"):
         fold("plainnet3")  # type: ignore[arg-type]
 
 

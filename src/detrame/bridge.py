@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from detrame import operators
 from detrame.activations import QMetricReLU
 from detrame.dictionary import DictionaryConv2d, DictionaryLayer, DictionaryLinear
-from detrame.errors import check_count
+from detrame.errors import check_count, check_type
 from detrame.prox import convergence, dual_frame, extreme_eigenvalues, metric, recover, reparametrise, shift
 
 _WORTH = 2  # times as many iterations the paper's own form may take before the preconditioned form is preferred
@@ -48,8 +48,7 @@ def from_dictionary(model: nn.Module, *, iterations: int | None = None, toleranc
     Returns:
         The network, with an ``nn.Sequential`` of the two in the place of each dictionary layer.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"expected an nn.Module, got {type(model).__name__}")
+    check_type("model", model, nn.Module, "an nn.Module")
     if iterations is not None:
         check_count("iterations", iterations)
     if tolerance is not None and not 0 < tolerance < 1:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
-from detrame.errors import check_count
+from detrame.errors import check_count, check_type
 from detrame.tracing import CONSTANT, Arguments, Call, is_relu, run, run_graph, same_outputs, trace, written
 
 
@@ -89,8 +89,7 @@ def convert(
 
 
 def _check_model(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"expected an nn.Module, got {type(model).__name__}")
+    check_type("model", model, nn.Module, "an nn.Module")
     for module in model.modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise TypeError("a scripted network cannot be converted: convert it before torch.jit.script")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from detrame.errors import check_count, check_number, unknown
+from detrame.errors import check_count, check_number, check_type, unknown
 from detrame.modes import full_precision
 from detrame.prox import nonnegative_minimiser
 
@@ -89,8 +89,7 @@ class DictionaryLayer(nn.Module):
 
     def _input(self, x: Tensor) -> Tensor:
         """`x` in the precision of the dictionary, which it may have left only under autocast."""
-        if not isinstance(x, Tensor):
-            raise TypeError(f"expected a tensor, got {type(x).__name__}")
+        check_type("the input", x, Tensor, "a tensor")
         if x.dtype != self.dictionary.dtype and not torch.is_autocast_enabled(x.device.type):
             raise TypeError(f"the input is {x.dtype} and the dictionary {self.dictionary.dtype}: convert one of them")
         return x.to(self.dictionary.dtype)

@@ -13,6 +13,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from detrame import operators
 from detrame.activations import CoupledReLU, QMetricReLU
+from detrame.errors import check_type
 from detrame.functional import FLOAT32_ENOUGH
 from detrame.tracing import module_of, traced, uses
 
@@ -58,8 +59,7 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
             after an `nn.Linear` is one of (N, features). Arguments whose default is None, True or False keep it.
         first_steps: whether to fold the first steps of Q-Metric ReLUs too, or only norms.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"expected a network, an nn.Module, got {type(model).__name__}")
+    check_type("model", model, nn.Module, "an nn.Module")
     net = copy.deepcopy(model).eval()
     folded = traced(net)
     for node in list(folded.graph.nodes):

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from detrame.data.augment import Plan, augmented, epoch_plan, mirrored, pad
 from detrame.data.dataset import Split
+from detrame.errors import check_count
 
 
 class Batches:
@@ -38,10 +39,8 @@ class Batches:
         mean: Sequence[float] | None = None,
         reflect: bool = False,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        if crop_padding < 0:
-            raise ValueError(f"crop_padding must be at least 0, got {crop_padding}")
+        check_count("batch_size", batch_size)
+        check_count("crop_padding", crop_padding, 0)
         if crop_padding and not reflect and (mean is None or len(mean) != split.images.shape[1]):
             raise ValueError(f"crops need the mean pixel, {split.images.shape[1]} numbers, got {mean}")
         self._split = split

@@ -62,8 +62,8 @@ def get_folder(name: str, path: Path, *, size: int | None = None, split_seed: in
     """
     if name in CATALOGUE or not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
         raise ValueError(f"{name!r} cannot name your own images: take letters, digits, - and _, and no known data set")
-    if size is not None and size < 1:
-        raise ValueError(f"size must be at least 1, got {size}")
+    if size is not None:
+        check_count("size", size)
     check_count("split_seed", split_seed, 0)
     if not path.is_dir():
         raise ValueError(f"{path} is not a folder: give one with a folder of images for each class")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from detrame.data import Dataset, holdout
 from detrame.data import load as load_dataset
-from detrame.errors import Failure
+from detrame.errors import Failure, check_count
 from detrame.inference import Predictor, accuracy
 from detrame.training import checkpoint
 from detrame.training.checkpoint import Progress
@@ -93,8 +93,7 @@ def resume_all(
 
     After `minutes`, if given, it stops as a signal would make it: with a checkpoint, and a Failure that says so.
     """
-    if checkpoint_every < 1:
-        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+    check_count("checkpoint_every", checkpoint_every)
     unfinished = [run for run in map(load, paths) if not run.finished]
     on_gpu = [run for run in unfinished if _device(run).type == "cuda"]
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
