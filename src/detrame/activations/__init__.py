@@ -5,6 +5,7 @@ axis.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import nn
 
@@ -39,23 +40,21 @@ __all__ = [
 ]
 
 
-def _relu(iterations: int) -> ActivationFactory:
-    return lambda channels, kernel_size: nn.ReLU(inplace=True)
+def _relu(channels: int, kernel_size: int | None, *, iterations: int) -> nn.Module:
+    return nn.ReLU(inplace=True)
 
 
-def _coupled(kind: Callable[..., nn.Module]) -> Callable[[int], ActivationFactory]:
+def _coupled(kind: Callable[..., nn.Module], channels: int, kernel_size: int | None, *, iterations: int) -> nn.Module:
     """Without a filter size, on feature vectors."""
-    return lambda iterations: (
-        lambda channels, kernel_size: kind(channels, kernel_size, iterations, dim=0 if kernel_size is None else 2)
-    )
+    return kind(channels, kernel_size, iterations, dim=0 if kernel_size is None else 2)
 
 
 # A name here enrols the activation in the contract tests and on the command line.
-ACTIVATIONS: dict[str, Callable[[int], ActivationFactory]] = {
+ACTIVATIONS: dict[str, Callable[..., nn.Module]] = {
     "relu": _relu,
-    "qmetric": _coupled(QMetricReLU),
-    "lista": _coupled(LISTA),
-    "slstm": _coupled(SLSTM),
+    "qmetric": partial(_coupled, QMetricReLU),
+    "lista": partial(_coupled, LISTA),
+    "slstm": partial(_coupled, SLSTM),
 }
 
 
@@ -63,4 +62,4 @@ def activation_factory(name: str, *, iterations: int = 2) -> ActivationFactory:
     """The factory of a named activation: given channels and the filter size of the layer before, a module."""
     if name not in ACTIVATIONS:
         raise unknown("activation", name, ACTIVATIONS)
-    return ACTIVATIONS[name](iterations)
+    return partial(ACTIVATIONS[name], iterations=iterations)
