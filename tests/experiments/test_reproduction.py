@@ -606,11 +606,10 @@ def test_curves_under_attack_are_one_a_network(nothing: Evidence) -> None:
     rows += [row for ratio in (0.01, 0.1) for unit in UNITS for row in under("noise", unit=unit, noise_ratio=ratio)]
     rows.append(fooled("wideresnet16_8", "relu", 30.0, attack="uap", pixels=1 / 255))
     groups = under_attack(dataclasses.replace(nothing, fooling=rows))
-    names = [[figure.name for figure in group] for group in groups.values()]
-    assert names == [
-        ["uap_cifar10_plainnet9", "uap_cifar10_wideresnet16_8"],
-        ["noise_cifar10_plainnet9"],
-        ["pgd_cifar10_plainnet9"],
+    assert [(title.split(";")[0], [figure.title for figure in group]) for title, group in groups.items()] == [
+        ("One perturbation for all images, by DeepFool", ["PlainNet 9", "WideResNet 16-8"]),
+        ("Noise, relative to the pixels", ["PlainNet 9"]),
+        ("One perturbation for each image, by PGD", ["PlainNet 9"]),
     ]
     drawn = [figure.svg for group in groups.values() for figure in group]
     assert [svg.count('class="band') for svg in drawn] == [2, 1, 2, 0]

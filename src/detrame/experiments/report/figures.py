@@ -21,12 +21,12 @@ TILES = 8
 
 
 class Figure(NamedTuple):
-    """A chart, the name of its file, and what stands above and below it."""
+    """A chart, what stands above and below it, and the name of its file, where it becomes one."""
 
-    name: str
     title: str
     svg: Markup
-    caption: str
+    caption: str = ""
+    name: str = ""
 
 
 class Layer(NamedTuple):
@@ -67,7 +67,7 @@ def sparsity(comparison: Comparison, codes: list[list[LayerCodes]]) -> Figure:
         lines = [Series(n, range(1, len(p) + 1), p) for n, p in zip(names, percents, strict=True)]
         svg = line_chart(lines, title=title, x_label="layer", y_label=label)
     caption = "The share of the activations' outputs that are exactly zero: the higher, the sparser the code."
-    return Figure(_file("sparsity", comparison.name), "Sparsity of the codes", svg, caption)
+    return Figure("Sparsity of the codes", svg, caption, _file("sparsity", comparison.name))
 
 
 def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> Figure:
@@ -96,7 +96,7 @@ def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> F
         "The largest change of a code at each iteration, relative to the largest code: a line that falls means that "
         "the iteration is settling, one that does not, that the network uses it without reaching a fixed point."
     )
-    return Figure(_file("residual", comparison.name, _short(group)), title, svg, caption)
+    return Figure(title, svg, caption, _file("residual", comparison.name, _short(group)))
 
 
 def couplings(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> list[Layer]:
@@ -122,27 +122,27 @@ def _coupling(where: tuple[str, ...], norms: Tensor, highest: float) -> Figure:
         "How strongly each channel acts on each other: the Frobenius norm of its filter, "
         f"from 0 to {highest:.2g}, the same scale in every layer."
     )
-    return Figure(_file("coupling", *where), "Coupling", coupling_map(norms, highest, title=title), caption)
+    return Figure("Coupling", coupling_map(norms, highest, title=title), caption, _file("coupling", *where))
 
 
 def _filters(where: tuple[str, ...], module: QMetricReLU, norms: Tensor) -> Figure:
     filters = _strongest(module, norms)
     title = f"Filters of {where[-1]} among its {len(filters)} most coupled channels"
     caption = f"The filters among the {len(filters)} channels that are coupled most: blue below 0, orange above."
-    return Figure(_file("filters", *where), "Filters", filter_tiles(filters, title=title), caption)
+    return Figure("Filters", filter_tiles(filters, title=title), caption, _file("filters", *where))
 
 
 def _gain(where: tuple[str, ...], module: QMetricReLU, place: int) -> Figure:
     svg = histogram(module.gain.tolist(), low=0, high=1, title=f"Gain of {where[-1]}", place=place)
     caption = "How much of its own input a channel keeps: a ReLU keeps 1, all of it."
-    return Figure(_file("gain", *where), "Gain", svg, caption)
+    return Figure("Gain", svg, caption, _file("gain", *where))
 
 
 def _threshold(where: tuple[str, ...], module: QMetricReLU, place: int) -> Figure:
     values = module.threshold.tolist()
     svg = histogram(values, low=0, high=max(values), title=f"Threshold of {where[-1]}", place=place)
     caption = "What is taken off before the ReLU: the larger, the sparser the code. A ReLU takes off 0."
-    return Figure(_file("threshold", *where), "Threshold", svg, caption)
+    return Figure("Threshold", svg, caption, _file("threshold", *where))
 
 
 def _norms(module: QMetricReLU) -> Tensor:
@@ -165,7 +165,7 @@ def _accuracy_series(group: Group) -> Series:
 def _accuracy(comparison: Comparison, series: list[Series], name: str, title: str, caption: str) -> Figure:
     label = f"Accuracy on the test images of {comparison.name} against epochs"
     svg = line_chart(series, title=label, x_label="epoch", y_label="test accuracy, %", digits=2)
-    return Figure(_file(name, comparison.name), title, svg, caption)
+    return Figure(title, svg, caption, _file(name, comparison.name))
 
 
 def _from(series: Series, start: int) -> Series:

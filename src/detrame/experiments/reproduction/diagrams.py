@@ -42,7 +42,7 @@ def two_layers() -> Figure:
         "(metric learning), here with two iterations, unrolled. Both share the coupling W̃, the gain h and the "
         "threshold b, which are learned with W and c by back-propagation."
     )
-    return Figure("two_layers", "A network of two layers, after the paper's Figure 1", svg, caption)
+    return Figure("A network of two layers, after the paper's Figure 1", svg, caption)
 
 
 def _layer(y: float, index: str, source: str) -> Markup:
@@ -103,7 +103,7 @@ def plainnet_block() -> Figure:
         "before it. With 6 layers or more, dropout of 0.5 follows the first two layers of stride 2. The class layer "
         "has no activation, as in the paper's Algorithm 2."
     )
-    return Figure("plainnet_block", "PlainNet, after the paper's Appendix B", svg, caption)
+    return Figure("PlainNet, after the paper's Appendix B", svg, caption)
 
 
 def resnet_block() -> Figure:
@@ -120,7 +120,7 @@ def resnet_block() -> Figure:
         "Only the ReLU inside the block becomes a Q-Metric ReLU. Where shapes change, the shortcut is a 1x1 "
         "convolution with batch norm. A WideResNet has the same pieces with norm and ReLU before the convolutions."
     )
-    return Figure("resnet_block", "A block of ResNet, after the paper's Appendix B", svg, caption)
+    return Figure("A block of ResNet, after the paper's Appendix B", svg, caption)
 
 
 def _height(boxes: int) -> float:

@@ -51,7 +51,7 @@ def _against_parameters(evidence: Evidence, dataset: str, families: tuple[str, .
         accuracies("test accuracy, %", [y for one in series for y in one.y]),
         title=f"Accuracy against parameters, {what}",
     )
-    return Figure(f"parameters_{dataset}_{families[0]}", what, svg, "")
+    return Figure(what, svg)
 
 
 def _curve(name: str, evidence: Evidence, cells: Sequence[Row], published: bool, look: Look) -> Series:
@@ -102,7 +102,7 @@ def _training(model: str, dataset: str, runs: Sequence[Sequence[Result]]) -> Fig
         size=SMALL,
         tooltips=False,
     )
-    return Figure(f"training_{dataset}_{model}", model_name(model), svg, "")
+    return Figure(model_name(model), svg)
 
 
 def _over_epochs(activation: str, results: Sequence[Result], look: Look) -> Series:
@@ -134,16 +134,16 @@ def _attacked(rows: Sequence[FoolingRow], what: str, score: str, y_label: str) -
         for place, activation in enumerate(ACTIVATIONS)
         if (found := [row for row in rows if row.activation == activation])
     ]
-    model, attack = rows[0].model, rows[0].attack
+    model = rows[0].model
     svg = curves(
         series,
-        straight("noise, dB" if attack == "noise" else "radius, 1/255", [x for one in series for x in one.x]),
+        straight("noise, dB" if rows[0].attack == "noise" else "radius, 1/255", [x for one in series for x in one.x]),
         straight(y_label, [0.0, 100.0]),
         title=f"{what}: {model_name(model)}",
         size=SMALL,
         tooltips=False,
     )
-    return Figure(f"{attack}_{rows[0].dataset}_{model}", model_name(model), svg, "")
+    return Figure(model_name(model), svg)
 
 
 def _under(rows: Sequence[FoolingRow], score: str, look: Look) -> Series:

@@ -1,6 +1,5 @@
 """The tables of the page, their figures written out."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from detrame.experiments import timing
@@ -226,8 +225,3 @@ def comparisons(evidence: Evidence) -> list[Comparison]:
         for dataset, name in DATASETS.items()
         for match in matches(evidence, dataset)
     ]
-
-
-def joined(names: Sequence[str]) -> str:
-    """Names in a sentence."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -9,7 +9,6 @@ from markupsafe import Markup, escape
 
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, model_name
-from detrame.experiments.reproduction.tables import joined
 from detrame.experiments.reproduction.verdicts import Claim, Count, Verdict
 from detrame.training.environment import short_commit, sittings
 
@@ -41,7 +40,7 @@ def headline(evidence: Evidence) -> str:
     verdicts = Counter(row.verdict for row in evidence.rows.values() if row.n)
     if not verdicts:
         return f"None of the paper's {len(evidence.rows)} accuracies has been run yet."
-    told = joined([f"{count} {verdict}" for verdict in LOOKS if (count := verdicts[verdict])])
+    told = _joined([f"{count} {verdict}" for verdict in LOOKS if (count := verdicts[verdict])])
     return f"{verdicts.total()} of the paper's {len(evidence.rows)} accuracies run again: {told}."
 
 
@@ -79,7 +78,7 @@ def behind(evidence: Evidence) -> str:
     for (model, dataset, activation), row in evidence.rows.items():
         if activation == "qmetric" and row.verdict == "not reproduced":
             found.setdefault(dataset, []).append(model_name(model))
-    return "; ".join(f"{joined(found[dataset])} on {name}" for dataset, name in DATASETS.items() if dataset in found)
+    return "; ".join(f"{_joined(found[dataset])} on {name}" for dataset, name in DATASETS.items() if dataset in found)
 
 
 def most_parameters(evidence: Evidence) -> str:
@@ -99,7 +98,7 @@ def training_times(evidence: Evidence) -> str:
     *others, most = sorted(networks, key=lambda basis: len(networks[basis]))
     if not others:
         return f"Each of our training times is {most}."
-    said = [f"{basis} for {joined(networks[basis])}" for basis in others]
+    said = [f"{basis} for {_joined(networks[basis])}" for basis in others]
     return f"Our training time is {'; '.join(said)}; {most} for the rest."
 
 
@@ -121,6 +120,11 @@ def facts(evidence: Evidence) -> list[tuple[str, str]]:
 def linked(text: str) -> Markup:
     """A text in which what it names of the repository is a link, from the folder docs/ where the page stands."""
     return Markup(re.sub(r"docs/\w+\.md|results/", r'<a href="../\g<0>">\g<0></a>', str(escape(text))))
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Names in a sentence."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def _distinct(values: Sequence[str]) -> str:
