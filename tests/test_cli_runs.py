@@ -352,7 +352,7 @@ def test_a_full_disk(inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     def full(*arguments: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("safetensors.torch.save_file", full)
+    monkeypatch.setattr("detrame.training.files.save_file", full)
     assert cli.run(["train", "plainnet3", *SMALL]) == 1
     complaint = capsys.readouterr().err.splitlines()[-1]
     assert complaint.startswith("detrame: cannot write runs/")

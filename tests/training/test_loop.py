@@ -307,7 +307,7 @@ def test_a_kill_during_the_write_of_a_checkpoint_leaves_the_one_before(
         def save(*arguments: Any) -> None:
             saves.append(1)
             if len(saves) == 3:
-                patch.setattr("safetensors.torch.save_file", cut)
+                patch.setattr("detrame.training.files.save_file", cut)
             real(*arguments)
 
         patch.setattr(checkpoint, "save", save)
@@ -450,7 +450,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("safetensors.torch.save_file", full)
+    monkeypatch.setattr("detrame.training.files.save_file", full)
     with pytest.raises(Failure, match=r"cannot write .*checkpoint.safetensors .No space left on device."):
         resume(path)
     assert not list(path.glob(".*.part"))

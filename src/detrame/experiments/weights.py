@@ -1,7 +1,6 @@
 """Put a finished run's weights into the package: half precision, with recipe and scores in the metadata."""
 
 import dataclasses
-import hashlib
 import json
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from detrame.models.pretrained import weights_name
 from detrame.training import Run
-from detrame.training.files import write_tensors, write_text
+from detrame.training.files import sha256, write_tensors, write_text
 
 
 def export(run: Run, folder: Path) -> Path:
@@ -26,7 +25,7 @@ def export(run: Run, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: _rounded(tensor) for name, tensor in run.model.state_dict().items()}
     write_tensors(path, tensors, {key: json.dumps(value) for key, value in metadata.items()})
-    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in _weights(folder)]
+    sums = [f"{sha256(file)}  {file.name}" for file in sorted(folder.glob("*.safetensors"))]
     write_text(folder / "SHA256SUMS", "\n".join(sums) + "\n")
     return path
 
@@ -34,7 +33,3 @@ def export(run: Run, folder: Path) -> Path:
 def _rounded(tensor: Tensor) -> Tensor:
     """Filters in half precision; vectors, which are small and hold statistics, as they are."""
     return tensor.half() if tensor.ndim > 1 and tensor.dtype == torch.float32 else tensor
-
-
-def _weights(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.safetensors"))

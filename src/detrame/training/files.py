@@ -8,6 +8,8 @@ from errno import ENOSPC
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from detrame.errors import Failure
@@ -88,8 +90,6 @@ def write_text(path: Path, text: str) -> None:
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Write tensors as safetensors, whole or not at all."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
 
     def save(temporary: Path) -> None:
         try:
@@ -107,8 +107,6 @@ def sha256(path: Path) -> str:
 
 def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors file; a Failure that names the file and the remedy if it is damaged."""
-    from safetensors import SafetensorError, safe_open
-
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118

@@ -30,14 +30,13 @@ from detrame.robustness import (
     sequential,
 )
 from detrame.robustness.trust import Check, checks
+from detrame.robustness.universal import OnStep
 from detrame.training import pick_device
 from detrame.training.environment import describe
 
 UNIVERSAL: dict[str, Callable[..., Crafted]] = {"uap": batched, "uap-gradient": gradient, "uap-sequential": sequential}
 ATTACKS = (*UNIVERSAL, *PER_IMAGE)
 CHANGED = 8  # images to be shown, for each radius
-
-OnStep = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from detrame.experiments.robustness.stored import path_of, read, store
 from detrame.experiments.spread import Spread
 from detrame.robustness import UNITS, Ball
 from detrame.robustness.trust import Check
+from detrame.robustness.universal import OnStep
 from detrame.training.environment import short_commit
 
 UAP, NOISE, EACH_IMAGE = ("uap", "uap-gradient"), ("noise",), ("pgd", "autoattack")
@@ -247,7 +248,7 @@ def _jobs(strengths: list[Strength], attack: str, device: str) -> list[list[Stre
     return [[strength] for strength in strengths]
 
 
-def _measure(bench: Bench, attack: str, job: list[Strength], on_step: Callable[[int, int], None]) -> Measured:
+def _measure(bench: Bench, attack: str, job: list[Strength], on_step: OnStep) -> Measured:
     if attack == "noise":
         ((unit, ratio),) = job
         return bench.noise([ratio], [unit])
