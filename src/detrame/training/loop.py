@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from detrame.training.checkpoint import Progress
 from detrame.training.environment import describe
 from detrame.training.files import append_text, sha256, sync, write_tensors, write_text
 from detrame.training.recipe import Recipe
-from detrame.training.rounds import Rounds, Wanted
+from detrame.training.rounds import Rounds, Wanted, queued_on
 from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, note_environment, prepare
 from detrame.training.step import Batch, Taken
 from detrame.training.stopwatch import Stopwatch
@@ -174,7 +174,7 @@ def _side_by_side(trainings: "Sequence[_Training]") -> list[Failure]:
         wanted: dict[_Training, Wanted] = {}
         for training, steps in list(working.items()):
             try:
-                with training.on_stream():
+                with queued_on(training.stream):
                     batch = steps.send(taken.get(training))
             except StopIteration:
                 del working[training]
@@ -226,12 +226,8 @@ class _Training:
         self.run, self.recipe, self.device = run, run.recipe, _device(run)
         self.checkpoint_every, self.on_epoch, self.stop = checkpoint_every, on_epoch, stop
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        with self.on_stream():
+        with queued_on(self.stream):
             self._build(run.dataset())
-
-    def on_stream(self) -> AbstractContextManager[object]:
-        """Where the training's work is queued: a stream of its own on a GPU."""
-        return torch.cuda.stream(self.stream) if self.stream is not None else nullcontext()
 
     def _build(self, dataset: Dataset) -> None:
         recipe, device = self.recipe, self.device

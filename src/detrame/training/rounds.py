@@ -18,6 +18,11 @@ _OFTEN = 10  # in a row, after which steps are worth capturing together: full ba
 _ROUNDS, _TRIES = 5, 3  # to measure
 
 
+def queued_on(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:
+    """Queue what the block does on the stream of a training; on a CPU there is none, and it is done at once."""
+    return torch.cuda.stream(stream) if stream is not None else nullcontext()
+
+
 @dataclass(frozen=True, eq=False)
 class Wanted:
     """A step that a training wants to take, and the stream on which its data comes and its result is awaited."""
@@ -27,13 +32,9 @@ class Wanted:
     images: Tensor
     labels: Tensor
 
-    def on_stream(self) -> AbstractContextManager[object]:
-        """Where what belongs to the training is queued."""
-        return torch.cuda.stream(self.stream) if self.stream is not None else nullcontext()
-
     def alone(self) -> Taken:
         """Take it by itself."""
-        with self.on_stream():
+        with queued_on(self.stream):
             return self.step(self.images, self.labels)
 
 
@@ -101,14 +102,14 @@ class _Together:
 
     def __call__(self, wanted: Sequence[Wanted]) -> list[Taken]:
         for number, one in enumerate(wanted):
-            with one.on_stream():
+            with queued_on(one.stream):
                 self._graph.load(number, one.images, one.labels)
                 self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             self._graph.replay()
         taken = []
         for number, one in enumerate(wanted):
-            with one.on_stream():
+            with queued_on(one.stream):
                 torch.cuda.current_stream().wait_stream(self._stream)
                 taken.append(self._graph.taken(number))
         return taken
