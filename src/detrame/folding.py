@@ -87,14 +87,14 @@ def _linear_before(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
         return None
     before = node.args[0]
     linear = module_of(net, before)
-    if not isinstance(linear, Linear) or "weight" not in linear._parameters:  # which is another's doing then
+    if not isinstance(linear, Linear) or "weight" not in linear._parameters:  # a parametrisation computes it
         return None
     alone = len(before.users) == 1 and uses(net, before) == uses(net, node) == 1
     return before if alone else None
 
 
 def _first_step_folds(linear: Linear, module: QMetricReLU) -> bool:
-    """If it mixes the layer's outputs and no pixels, and takes a number of steps that is given, in float32."""
+    """Whether it couples the layer's outputs, pixel by pixel, in a fixed number of steps, few enough for float32."""
     same_channels = linear.weight.ndim == module.coupling.ndim and getattr(linear, "groups", 1) == 1
     pointwise = all(size == 1 for size in module.coupling.shape[2:])
     return same_channels and pointwise and module.tolerance is None and module.iterations <= FLOAT32_ENOUGH

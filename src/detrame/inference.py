@@ -112,12 +112,12 @@ def precision(device: torch.device) -> torch.autocast:
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
-    """Percent of the images whose largest logit is their label's."""
+    """Percent of the images whose largest logit, of ``(N, classes)``, is that of their label, of ``(N,)``."""
     return 100 * (logits.argmax(1) == labels).double().mean().item()
 
 
 def fooling_rate(before: Tensor, after: Tensor) -> float:
-    """Percent of the images about which the prediction differs, right or wrong, between two sets of logits."""
+    """Percent of the images whose prediction differs, right or wrong, between logits ``(N, classes)`` and others."""
     return 100 * (before.argmax(1) != after.argmax(1)).double().mean().item()
 
 
@@ -138,7 +138,7 @@ class LayerCodes(NamedTuple):
 
 @torch.no_grad()
 def layer_codes(model: nn.Module, images: Tensor) -> list[LayerCodes]:
-    """The codes of every ReLU, iterated activation and dictionary layer, in the order they are computed."""
+    """The codes of images ``(N, C, H, W)`` in every ReLU, iterated activation and dictionary layer, as they come."""
     found: list[LayerCodes] = []
 
     def look(name: str, module: nn.Module, z: Tensor, u: Tensor) -> None:

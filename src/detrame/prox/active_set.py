@@ -26,13 +26,13 @@ _SINGLE_PRECISION_CALLS = 3  # where these do not tell the support, only double 
 _SINGULAR = 1e-15  # the square of a pivot, for a unit diagonal, below which a system counts as singular
 _FILTER = 1e-8  # eigenvalues well below it are left out of the inverse of a singular system
 _SQUARINGS = 6  # of the matrix, for the bound on its norm
-_WELL_CONDITIONED = {"cpu": 0.0}  # condition numbers up to which conjugate gradients are the faster solver: there none,
-_WELL_CONDITIONED_ELSEWHERE = 10.0  # by measurement
+# Condition numbers up to which conjugate gradients were measured to be the faster solver: on a CPU none.
+_WELL_CONDITIONED, _WELL_CONDITIONED_ELSEWHERE = {"cpu": 0.0}, 10.0
 _NEGLIGIBLE = 1e-12  # of what is solved for, where conjugate gradients end; it is looked for
 _LOOK_EVERY = 4  # iterations
 _LARGEST_PART = 1 << 24  # codes that are solved for together: an array of them in float64 takes 128 MiB
-_CHUNK = {"cpu": 1 << 18}  # entries of the systems that are factorised at once: what fits a cache,
-_LARGEST_CHUNK = 1 << 26  # and half a gigabyte elsewhere
+# Entries of the systems that are factorised at once: what fits the cache of a CPU, half a gigabyte elsewhere.
+_CHUNK, _CHUNK_ELSEWHERE = {"cpu": 1 << 18}, 1 << 26
 
 
 def nonnegative_minimiser(hessian: Tensor, target: Tensor) -> Tensor:
@@ -62,9 +62,10 @@ def nonnegative_minimiser(hessian: Tensor, target: Tensor) -> Tensor:
 
 
 class _Minimiser(torch.autograd.Function):
-    """The minimiser; or on a support that is given, ``H_AA^-1 g_A`` and 0 elsewhere, which is what it is on its own.
+    """The minimiser; with a support A ``(N, k)``, the solution on it: ``H_AA^-1 g_A``, and 0 elsewhere.
 
-    So the derivative of one is that of the other, and is made of the other: it can be derived again.
+    On its own support the minimiser is that solution, and the derivative of either is made of such solutions: so the
+    backward pass calls this function again, and can be differentiated itself.
     """
 
     @staticmethod
@@ -100,11 +101,11 @@ def _on_support(problem: "Problem", target: Tensor, support: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Problem:
-    """What all samples share: ``H = SHS`` in float64, with the diagonal 1.
+    """What all samples share: H, scaled to a diagonal of 1, in float64.
 
     Attributes:
-        hessian: ``(k, k)``.
-        scale: the diagonal of S.
+        hessian: ``SHS``, ``(k, k)``.
+        scale: the diagonal of S, ``(k,)``.
         norm: at least the largest eigenvalue.
         condition: at least the condition number, that of all the systems on supports too; infinite if it may be.
     """
@@ -235,7 +236,7 @@ def _by_conjugate_gradients(support: Tensor, hessian: Tensor, right: Tensor, siz
 
 
 def _iterations(condition: float) -> int:
-    """That surely make an error negligible: each takes away (sqrt(c) - 1) / (sqrt(c) + 1) of it, at the least."""
+    """So many that the error is surely negligible: each leaves at most (sqrt(c) - 1) / (sqrt(c) + 1) of it."""
     root = math.sqrt(max(condition, 1.0))
     rate = (root - 1) / (root + 1)
     return 1 if rate == 0 else math.ceil(math.log(_NEGLIGIBLE / (2 * condition)) / math.log(rate))
@@ -253,7 +254,7 @@ def _by_factorisation(support: Tensor, hessian: Tensor, right: Tensor) -> Tensor
     result = torch.zeros_like(right)
     start = 0
     while start < len(order) and (largest := int(counts[start])):
-        rows = order[start : start + max(1, _CHUNK.get(right.device.type, _LARGEST_CHUNK) // largest**2)]
+        rows = order[start : start + max(1, _CHUNK.get(right.device.type, _CHUNK_ELSEWHERE) // largest**2)]
         index = torch.arange(size, size + largest, device=right.device).repeat(len(rows), 1)
         active = support[rows]
         sample, atom = active.nonzero(as_tuple=True)

@@ -13,7 +13,9 @@ _LANCZOS_STEPS = 200
 
 
 def extreme_eigenvalues(weight: Tensor, size: tuple[int, ...] = ()) -> tuple[float, float]:
-    """The smallest and the largest eigenvalue of a symmetric operator.
+    """The smallest and the largest eigenvalue of a symmetric operator ``(C, C / groups, *kernel)``.
+
+    A convolution acts on inputs of a `size`, one number for each axis of its kernel.
 
     Exact for a dense or block-diagonal weight, and for a convolution on up to 2048 values. For a convolution on more
     they are Ritz values of the Lanczos process: never outside the spectrum, and close to its ends.

@@ -92,5 +92,5 @@ class Effect(NamedTuple):
 
 
 def effect(before: Tensor, after: Tensor, labels: Tensor) -> Effect:
-    """The effect of a change to the images, from the logits before and after it."""
+    """The effect of a change to the images: from logits ``(N, classes)`` before and after it, and labels ``(N,)``."""
     return Effect(fooling_rate(before, after), accuracy(after, labels))

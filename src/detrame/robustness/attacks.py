@@ -1,7 +1,8 @@
 """Attacks on each image by itself, by the libraries that are the measure of it: foolbox and pyautoattack.
 
-Both come with ``pip install "detrame[attacks]"``. Every attack takes pixels in [0, 1] and true labels, and gives images
-inside the ball; their :func:`~detrame.robustness.effect` is a fooling rate and the accuracy under attack.
+Both come with ``pip install "detrame[attacks]"``. Every attack takes pixels in [0, 1] ``(N, C, H, W)`` and true labels
+``(N,)``, and gives images inside the ball; their :func:`~detrame.robustness.effect` is a fooling rate and the accuracy
+under attack.
 """
 
 import sys
@@ -133,11 +134,8 @@ def _in_batches(model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, se
     check_logits(model, pixels)
     extents, norm = stacked([ball], pixels.device)
     found = []
-    with (
-        torch.random.fork_rng(),
-        attacked(model, pixels.device) as network,
-    ):  # the libraries draw from the global generators
-        torch.manual_seed(seed)
+    with torch.random.fork_rng(), attacked(model, pixels.device) as network:
+        torch.manual_seed(seed)  # the libraries draw from the global generators
         size = TOGETHER[pixels.device.type]
         for shown, truth in zip(torch.split(pixels, size), torch.split(labels, size), strict=True):
             moved = _in_full(run, network, shown, truth) - shown

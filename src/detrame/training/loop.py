@@ -141,7 +141,7 @@ class Stopped(Failure):
 
 
 def _common_folder(paths: Sequence[str | Path]) -> str:
-    """Below which all of them are, as they were named, which may be in two ways."""
+    """The folder that holds all of them: absolute if one of them is, since the two kinds have nothing in common."""
     absolute = any(Path(path).is_absolute() for path in paths)
     return os.path.commonpath([Path(path).absolute() if absolute else path for path in paths]) or "."
 
