@@ -8,7 +8,7 @@ import pytest
 
 from detrame import cli
 from detrame.experiments import changes, default_recipe
-from detrame.experiments.reproduce import ACTIVATIONS
+from detrame.experiments.paper import COMPARED
 from detrame.experiments.results import record, result_name, stored
 from detrame.training import Recipe, train
 from tests.training import tiny
@@ -61,7 +61,7 @@ def test_what_was_chosen_meets_the_test_images_beside_the_unchanged(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(changes, "default_recipe", lambda model, dataset, **fields: tiny(**fields))
-    unchanged = [record(train(tiny(activation=a), tmp_path / a, device="cpu"), Path("results")) for a in ACTIVATIONS]
+    unchanged = [record(train(tiny(activation=a), tmp_path / a, device="cpu"), Path("results")) for a in COMPARED]
     assert len(unchanged) == 2
     assert cli.run(["reproduce", "changes", "--show"]) == 1, "without a change there is nothing to show"
     capsys.readouterr()
@@ -72,7 +72,7 @@ def test_what_was_chosen_meets_the_test_images_beside_the_unchanged(
     assert cli.run(["reproduce", "changes", "--show", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["change"], row["activation"], row["scored_on"]) for row in rows] == [
-        (change, activation, "test images") for change in ("none", "nesterov") for activation in ACTIVATIONS
+        (change, activation, "test images") for change in ("none", "nesterov") for activation in COMPARED
     ]
     found = stored(Path("results"), table="changes")
     assert {(result.recipe.nesterov, result.recipe.validation) for result in found} == {(True, 0)}

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from detrame.errors import unknown
+from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.reproduce import ACTIVATIONS
 from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
 from detrame.training import Recipe
@@ -71,7 +71,7 @@ def final_recipes(model: str, dataset: str, change: str, seed: int = 0) -> list[
 
 def _of_both(model: str, dataset: str, **fields: Any) -> dict[str, list[Recipe]]:
     wanted: dict[str, list[Recipe]] = {}
-    for activation in ACTIVATIONS:
+    for activation in COMPARED:
         for name, recipe in changes(default_recipe(model, dataset, activation=activation, **fields)).items():
             wanted.setdefault(name, []).append(recipe)
     return wanted

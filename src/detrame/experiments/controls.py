@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.reproduce import ACTIVATIONS
 from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
 from detrame.models import Cost, cost, create_model
@@ -44,7 +44,7 @@ class Control:
 
 def contenders(model: str, **changes: Any) -> dict[str | None, list[Recipe]]:
     """The recipes to compare: under None the published ReLU and Q-Metric networks, then the control of each cost."""
-    relu, qmetric = (default_recipe(model, DATASET, activation=activation, **changes) for activation in ACTIVATIONS)
+    relu, qmetric = (default_recipe(model, DATASET, activation=activation, **changes) for activation in COMPARED)
     target = network_cost(qmetric)
     return {None: [relu, qmetric]} | {
         field: [relu.replace(width=matched_width(relu, field, getattr(target, field)))] for field in Cost._fields

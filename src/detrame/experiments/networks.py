@@ -12,8 +12,8 @@ from detrame.data import Dataset
 from detrame.data import load as load_dataset
 from detrame.errors import unknown
 from detrame.experiments import paper
+from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.reproduce import ACTIVATIONS
 from detrame.experiments.results import result_name
 from detrame.models import create_model, pretrained_names, read_pretrained
 from detrame.models.blocks import Normalise
@@ -94,7 +94,7 @@ def named(name: str) -> list[Network]:
     if name in packaged:
         return [_from_package(*packaged[name].split("-"))]
     model, colon, activation = name.partition(":")
-    if model in paper.tables()["accuracy"] and activation in ACTIVATIONS:
+    if model in paper.tables()["accuracy"] and activation in COMPARED:
         raise ValueError(f"the package has no trained {name}, only {', '.join(packaged)}: train it, and name its run")
     if colon:
         raise unknown("trained network of the package", name, packaged)

@@ -8,6 +8,8 @@ from typing import Any
 
 from detrame.errors import unknown
 
+COMPARED = ("relu", "qmetric")  # the activations, in the order of every table
+
 
 @cache
 def tables() -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from detrame.errors import Failure
+from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import OWN_SPLITS
 from detrame.experiments.spread import Spread
 from detrame.training import OnEpoch, Recipe, Run, plan, resume_all
@@ -55,7 +56,7 @@ def compare(
     on_epoch: OnEpoch | None = None,
 ) -> list[Run]:
     """Train the ReLU and the Q-Metric network by one recipe, with the same seeds, in turn."""
-    pairs = [one.replace(activation=activation) for one in seeded(recipe, seeds) for activation in ("relu", "qmetric")]
+    pairs = [one.replace(activation=activation) for one in seeded(recipe, seeds) for activation in COMPARED]
     return train_all(pairs, out, device=device, on_epoch=on_epoch)
 
 

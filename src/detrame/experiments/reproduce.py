@@ -10,13 +10,12 @@ from typing import Any
 from detrame.data.catalogue import entry
 from detrame.errors import unknown
 from detrame.experiments import paper
+from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
 from detrame.models import ModelInfo, list_models
 from detrame.training import Recipe
-
-ACTIVATIONS = ("relu", "qmetric")
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: 
         default_recipe(model, dataset, activation=activation, seed=seed, **changes)
         for model, dataset in wanted
         for seed in seeds
-        for activation in ACTIVATIONS
+        for activation in COMPARED
     ]
 
 
@@ -101,7 +100,7 @@ def accuracy_rows(
     rows = []
     for model, dataset in wanted:
         cell = paper.tables()["accuracy"][model][dataset]
-        for activation in ACTIVATIONS:
+        for activation in COMPARED:
             recipe = default_recipe(model, dataset, activation=activation, **changes)
             found = by_recipe(results, recipe)
             rows.append(

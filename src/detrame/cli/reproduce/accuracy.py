@@ -36,8 +36,6 @@ def accuracy(
     order = cells if models else tables.long_beside_short(cells)
     wanted = tables.recipes(order, seeds_of(seeds, show=show), epochs=epochs)
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
-    if found is None:
-        return
     rows = tables.accuracy_rows(found, cells, epochs=epochs)
     if as_json:
         print_document([vars(row) | {"verdict": row.verdict} for row in rows if row.n])

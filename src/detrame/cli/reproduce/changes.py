@@ -58,8 +58,6 @@ def changes(
         for recipe in pair
     ]
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json, table=table.TABLE)
-    if found is None:
-        return
     full = stored(results)
     short = [row for model, _ in cells for row in table.rows(found, model, dataset, epochs=epochs)]
     short = short if any(row.n for row in short) else []

@@ -32,8 +32,6 @@ def controls(
 
     wanted = control_recipes(seeds_of(seeds, show=show), epochs=epochs)
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
-    if found is None:
-        return
     rows = control_rows(found, epochs=epochs)
     if as_json:
         print_document([vars(row) for row in rows if row.n])

@@ -53,8 +53,6 @@ def ddl(
         table=table.TABLE,
         timed=table.timing,
     )
-    if found is None:
-        return
     shown = table.DATASETS if show and dataset is None else [trained_on]
     rows = [row for name in shown for row in table.rows(found, name, chosen, epochs=epochs)]
     if as_json:

@@ -55,8 +55,6 @@ def depth(
     if plot is not None and not dry_run:
         ready_to_write(plot)
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json, table=table.TABLE)
-    if found is None:
-        return
     rows = table.rows(found, dataset, chosen, layers, epochs=epochs)
     if not any(row.n for row in rows):
         raise Failure(f"nothing is stored yet of these networks in {results}: `detrame reproduce depth` trains them")

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from detrame.cli.reproduce.options import need_stored, refuse_to_run, tell_left
 from detrame.cli.show import epochs_shown, print_document
 from detrame.errors import OutOfTime
@@ -27,8 +29,8 @@ def results_of(
     as_json: bool,
     table: str = "accuracy",
     timed: "Callable[[Run], dict[str, float]] | None" = None,
-) -> "list[Result] | None":
-    """All that is stored of a table once its missing runs are trained, or with `show` as it is; None for a dry run."""
+) -> "list[Result]":
+    """All that is stored of a table once its missing runs are trained, or with `show` as it is; a dry run ends here."""
     from detrame.experiments.lacking import missing
     from detrame.experiments.results import stored
     from detrame.training import pick_device
@@ -40,7 +42,7 @@ def results_of(
     pick_device(device)  # which says so if it is not there
     if dry_run:
         _list_missing(wanted, results, table, as_json=as_json)
-        return None
+        raise typer.Exit
     try:
         _train_missing(wanted, results, device, budget, table, timed, quiet=as_json)
     except OutOfTime as stopped:

@@ -12,6 +12,7 @@ from detrame.experiments.bench import research
 from detrame.experiments.bench.clock import milliseconds
 from detrame.experiments.bench.setting import Setting
 from detrame.experiments.bench.steps import ready
+from detrame.experiments.paper import COMPARED
 from detrame.experiments.plans import seeded
 from detrame.training import OnEpoch, Recipe, plan, resume_all
 from detrame.training.environment import describe
@@ -61,7 +62,7 @@ class Epochs:
 
 def measure_epochs(model: str, where: Setting) -> Epochs:
     """Train a few epochs, and replay the same number of steps on their own."""
-    recipes = [where.recipe(model, activation, epochs=EPOCHS) for activation in ("relu", "qmetric")]
+    recipes = [where.recipe(model, activation, epochs=EPOCHS) for activation in COMPARED]
     relu, qmetric = (_epoch(recipe, where) for recipe in recipes)
     return Epochs(model, where.batch, where.dataset_name, relu, qmetric, describe(where.dataset, where.device))
 
@@ -130,7 +131,7 @@ class Seeds:
 
 def measure_seeds(model: str, where: Setting) -> Seeds:
     """Train one seed alone, then several at once, for a few epochs."""
-    recipes = [where.recipe(model, activation, epochs=EPOCHS) for activation in ("relu", "qmetric")]
+    recipes = [where.recipe(model, activation, epochs=EPOCHS) for activation in COMPARED]
     relu, qmetric = (_seeds(recipe, where) for recipe in recipes)
     return Seeds(model, where.batch, where.dataset_name, relu, qmetric, describe(where.dataset, where.device))
 

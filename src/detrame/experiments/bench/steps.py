@@ -12,6 +12,7 @@ from detrame.experiments.bench import research
 from detrame.experiments.bench.ceilings import Ceilings
 from detrame.experiments.bench.clock import Action, best_seconds, milliseconds, peak_mib
 from detrame.experiments.bench.setting import Setting
+from detrame.experiments.paper import COMPARED
 from detrame.folding import fold
 from detrame.inference import Predictor
 from detrame.models import cost
@@ -77,7 +78,7 @@ class Steps:
 
 def measure_steps(model: str, where: Setting) -> Steps:
     """Measure a network of the paper's time table, on random images."""
-    recipes = [where.step_recipe(model, activation) for activation in ("relu", "qmetric")]
+    recipes = [where.step_recipe(model, activation) for activation in COMPARED]
     relu, qmetric = (_figures(recipe, where.random_images, where) for recipe in recipes)
     paper_times = paper.tables()["time"][model]
     return Steps(

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from detrame.experiments.paper import COMPARED
 from detrame.experiments.report.axes import accuracies, millions, straight, whole
 from detrame.experiments.report.charts import SMALL, Look, Series, curves
 from detrame.experiments.report.figures import Figure
 from detrame.experiments.report.groups import NAMES
-from detrame.experiments.reproduce import ACTIVATIONS, Row
+from detrame.experiments.reproduce import Row
 from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
 from detrame.experiments.results import Result
 from detrame.experiments.robustness.tables import Row as FoolingRow
@@ -30,17 +31,17 @@ def against_parameters(evidence: Evidence) -> list[Figure]:
         _against_parameters(evidence, dataset, families)
         for dataset in DATASETS
         for families in FAMILIES
-        if any(evidence.rows[model, dataset, a].n for model in models(*families, dataset=dataset) for a in ACTIVATIONS)
+        if any(evidence.rows[model, dataset, a].n for model in models(*families, dataset=dataset) for a in COMPARED)
     ]
 
 
 def _against_parameters(evidence: Evidence, dataset: str, families: tuple[str, ...]) -> Figure:
     names = models(*families, dataset=dataset)
-    rows = [[evidence.rows[model, dataset, activation] for model in names] for activation in ACTIVATIONS]
+    rows = [[evidence.rows[model, dataset, activation] for model in names] for activation in COMPARED]
     series = [
         _curve(f"{NAMES[activation]}, {who}", evidence, cells, published, Look(place, place, hollow=published))
         for published, who in ((False, "ours"), (True, "the paper"))
-        for place, (activation, cells) in enumerate(zip(ACTIVATIONS, rows, strict=True))
+        for place, (activation, cells) in enumerate(zip(COMPARED, rows, strict=True))
     ]
     series += _widened(evidence, dataset, names)
     series = [one for one in series if one.x]
@@ -81,7 +82,7 @@ def training_curves(evidence: Evidence) -> dict[str, list[Figure]]:
         name: [
             _training(model, dataset, runs)
             for model in models("plainnet", *RESIDUAL, dataset=dataset)
-            if any(runs := [evidence.runs(model, dataset, activation) for activation in ACTIVATIONS])
+            if any(runs := [evidence.runs(model, dataset, activation) for activation in COMPARED])
         ]
         for dataset, name in DATASETS.items()
     }
@@ -91,7 +92,7 @@ def training_curves(evidence: Evidence) -> dict[str, list[Figure]]:
 def _training(model: str, dataset: str, runs: Sequence[Sequence[Result]]) -> Figure:
     series = [
         _over_epochs(NAMES[activation], results, Look(place, place))
-        for place, (activation, results) in enumerate(zip(ACTIVATIONS, runs, strict=True))
+        for place, (activation, results) in enumerate(zip(COMPARED, runs, strict=True))
         if results
     ]
     svg = curves(
@@ -131,7 +132,7 @@ def _attacked(rows: Sequence[FoolingRow], what: str, score: str, y_label: str) -
     """One network under one attack, with either activation."""
     series = [
         _under(found, score, Look(place, place))
-        for place, activation in enumerate(ACTIVATIONS)
+        for place, activation in enumerate(COMPARED)
         if (found := [row for row in rows if row.activation == activation])
     ]
     model = rows[0].model

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from detrame.experiments.controls import Control
-from detrame.experiments.reproduce import ACTIVATIONS, Row
+from detrame.experiments.paper import COMPARED
+from detrame.experiments.reproduce import Row
 from detrame.experiments.reproduction.evidence import RESIDUAL, Evidence, Gain, model_name, models, ours, weighted
 
 
@@ -41,7 +42,7 @@ def against_curve(evidence: Evidence, dataset: str, accuracy: Callable[[Row], Ga
                 for name in names
                 if (value := accuracy(evidence.rows[name, dataset, activation])) is not None
             ]
-            for activation in ACTIVATIONS
+            for activation in COMPARED
         )
         curve = sorted((at, value) for at, value, _ in relu)
         for at, value, name in qmetric if curve else []:

@@ -5,9 +5,10 @@ from typing import NamedTuple
 from detrame.experiments import timing
 from detrame.experiments.changes import Row as Change
 from detrame.experiments.controls import Control
+from detrame.experiments.paper import COMPARED
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.report.svg import signed
-from detrame.experiments.reproduce import ACTIVATIONS, Row
+from detrame.experiments.reproduce import Row
 from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
 from detrame.experiments.reproduction.matches import matches
 from detrame.experiments.reproduction.verdicts import Verdict, side
@@ -54,7 +55,7 @@ def accuracies(evidence: Evidence) -> list[Accuracies]:
 
 def _accuracies(evidence: Evidence, dataset: str) -> Accuracies:
     rows = {
-        model: [evidence.rows[model, dataset, activation] for activation in ACTIVATIONS]
+        model: [evidence.rows[model, dataset, activation] for activation in COMPARED]
         for model in models("plainnet", *RESIDUAL, dataset=dataset)
     }
     run = [model for model, cells in rows.items() if any(row.n for row in cells)]
@@ -148,7 +149,7 @@ def changes(evidence: Evidence) -> dict[str, list[Changed]]:
 
 def _changed(*rows: Change) -> Changed:
     found = {row.activation: plus_minus(row.mean, row.std, missing=DASH) for row in rows}
-    told = [found.get(activation, DASH) for activation in ACTIVATIONS]
+    told = [found.get(activation, DASH) for activation in COMPARED]
     return Changed(rows[0].change.replace("-", " "), str(rows[0].epochs), told)
 
 
@@ -172,7 +173,7 @@ def times(evidence: Evidence) -> list[Times]:
     return [
         Times(
             model_name(model),
-            [_time(evidence.time(model, activation)) for activation in ACTIVATIONS],
+            [_time(evidence.time(model, activation)) for activation in COMPARED],
             [_told(value, "{:.2f}") for value in _ratios(evidence, model)],
         )
         for model in dict.fromkeys(row.model for row in evidence.timing)
@@ -180,7 +181,7 @@ def times(evidence: Evidence) -> list[Times]:
 
 
 def _ratios(evidence: Evidence, model: str) -> list[float | None]:
-    relu, qmetric = (evidence.time(model, activation) for activation in ACTIVATIONS)
+    relu, qmetric = (evidence.time(model, activation) for activation in COMPARED)
     paper_test = qmetric.paper_test_s_per_image / relu.paper_test_s_per_image
     return [qmetric.paper_ratio, qmetric.ratio, paper_test, evidence.test_ratio(model), qmetric.operations_ratio]
 
