@@ -13,7 +13,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 def folder(text: str) -> Path:
     """A path that is not empty, as an unset variable of a shell would make it."""
     if not text:
-        raise ValueError("the path is empty: name a folder")
+        raise typer.BadParameter("the path is empty: name a folder")  # of a ValueError older parsers drop the words
     return Path(text)
 
 
