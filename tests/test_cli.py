@@ -49,7 +49,7 @@ def test_help_says_what_holds_for_the_command(command: str, said: str, capsys: p
     [
         (["modles"], "Did you mean 'models'"),
         (["models", "--iteration", "2"], "--iterations"),
-        (["models", "--iterations", "two"], "should be a valid integer"),
+        (["models", "--iterations", "two"], "a valid integer"),
         (["models", "--iterations", "0"], "iterations must be at least 1, got 0"),
         (["models", "--num-classes", "0"], "num_classes must be at least 1, got 0"),
         (["models", "--in-channels", "-3"], "in_channels must be at least 1, got -3"),
