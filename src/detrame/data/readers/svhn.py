@@ -23,5 +23,5 @@ def _read(path: Path) -> Split:
         content = loadmat(path, variable_names=["X", "y"])
         images = torch.from_numpy(content["X"]).permute(3, 2, 0, 1).contiguous()
         return Split(images, torch.from_numpy(content["y"]).flatten().long() % 10)
-    except (MatReadError, OSError, KeyError, TypeError, ValueError, RuntimeError, zlib.error) as error:
+    except (MatReadError, OSError, LookupError, TypeError, ValueError, RuntimeError, zlib.error) as error:
         raise Failure(f"{path} is not one of SVHN's .mat files ({error}): fetch it again") from error
