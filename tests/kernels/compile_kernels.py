@@ -42,7 +42,10 @@ def kind(value: object) -> str:
 
 
 class Block(nn.Module):
-    """A little of everything that is fused: both kinds of convolution, a residual sum, a stride, a Q-Metric ReLU."""
+    """A little of everything that is fused: both kinds of convolution, residual sums, a stride, Q-Metric ReLUs.
+
+    The last reads what a parameter in float32 was added to.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,11 +53,16 @@ class Block(nn.Module):
         self.second, self.norm_2 = nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)
         self.down, self.norm_3 = nn.Conv2d(16, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16)
         self.relu, self.activation = nn.ReLU(), detrame.QMetricReLU(16, kernel_size=3, iterations=3)
+        self.third, self.norm_4 = nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)
+        self.shift, self.norm_5 = nn.Parameter(torch.zeros(1, 16, 1, 1)), nn.BatchNorm2d(16)
+        self.activation_2 = detrame.QMetricReLU(16, kernel_size=3, iterations=3)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.relu(self.norm(self.first(x)))
         x = self.relu(self.norm_2(self.second(x)) + x)
-        return self.activation(self.norm_3(self.down(x)))
+        x = self.activation(self.norm_3(self.down(x)))
+        x = self.relu(self.norm_4(self.third(x) + x))
+        return self.activation_2(self.norm_5(x + self.shift))
 
 
 if __name__ == "__main__":
