@@ -93,16 +93,16 @@ class Augmented(data.Dataset[tuple[Tensor, Tensor]]):
 def milliseconds(recipe: Recipe, dataset: Dataset, device: torch.device, *, seconds: float) -> float:
     """Milliseconds a step, data included, over about `seconds` after a warm-up."""
     model = network(recipe, dataset).to(device)
-    with warnings.catch_warnings():  # a loader would rather have as many workers as there are cores
+    with warnings.catch_warnings():  # a loader would rather have as many workers as there are cores, each time round
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         running = steps(model, optimizer(model, recipe), _forever(_loader(recipe, dataset)))
         for _ in range(WARM_UPS):
             next(running)
-    taken, start = 0, time.perf_counter()
-    while taken < AT_LEAST or time.perf_counter() - start < seconds:
-        next(running)
-        taken += 1
-    return 1e3 * (time.perf_counter() - start) / taken
+        taken, start = 0, time.perf_counter()
+        while taken < AT_LEAST or time.perf_counter() - start < seconds:
+            next(running)
+            taken += 1
+        return 1e3 * (time.perf_counter() - start) / taken
 
 
 def _loader(recipe: Recipe, dataset: Dataset) -> data.DataLoader[tuple[Tensor, Tensor]]:
