@@ -28,6 +28,7 @@ def steps(
     torch.manual_seed(0)
     model = detrame.create_model("resnet8", iterations=3).cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     step = Step(model, momentum=0.9, nesterov=False, weight_decay=5e-4, fused=fused)
+    assert (step._forward is not model) == fused  # or an error while tracing would look as if all were well
     generator = torch.Generator().manual_seed(1)
     losses = []
     for i in range(count):

@@ -131,9 +131,11 @@ def test_the_data_set_is_left_as_it_was() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_sees_the_same_batches() -> None:
+@pytest.mark.parametrize("reflect", [False, True])
+def test_a_gpu_sees_the_same_batches(reflect: bool) -> None:
     split = images(50)
-    both = [Batches(s, 8, seed=1, crop_padding=2, flip=True, mean=MEAN) for s in (split, split.to("cuda"))]
+    splits = split, split.to("cuda")
+    both = [Batches(s, 8, seed=1, crop_padding=2, flip=True, mean=MEAN, reflect=reflect) for s in splits]
     on = [batches.epoch(3, as_float=False) for batches in both]
     for (x, y), (a, b) in zip(*on, strict=True):
         assert torch.equal(x, a.cpu())
