@@ -128,6 +128,24 @@ def test_a_sample_that_is_not_finite_spoils_its_own_code_only() -> None:
     torch.testing.assert_close(code[[0, 2]], clean[[0, 2]])
 
 
+@pytest.mark.parametrize("factor", [1e-200, 1e39, 1e200])
+def test_samples_of_every_size_are_solved(factor: float) -> None:
+    x, dictionary = coding_problem(50, 4, 16)
+    hessian, target = prox.metric(dictionary, 0.01), x @ dictionary - 0.01
+    expected = nonnegative_minimiser(hessian, target)
+    torch.testing.assert_close(nonnegative_minimiser(hessian, factor * target) / factor, expected)
+    torch.testing.assert_close(nonnegative_minimiser(hessian / factor, target) / factor, expected)
+
+
+def test_what_has_no_minimum_is_no_code_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active_set, "_CALLS", 5)  # it diverges soon
+    indefinite = torch.tensor([[1.0, -2.0], [-2.0, 1.0]])
+    with pytest.warns(UserWarning, match="some codes are not solved"):
+        nonnegative_minimiser(indefinite, torch.ones(1, 2))
+    unknown = torch.tensor([[1.0, torch.nan], [torch.nan, 1.0]])
+    assert nonnegative_minimiser(unknown, torch.ones(1, 2)).isnan().all()
+
+
 def test_a_sample_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be solved (here: not allowed the time) comes back as far as it got, and says so."""
     monkeypatch.setattr(active_set, "_CALLS", 1)

@@ -140,13 +140,15 @@ def solve(problem: Problem, target: Tensor) -> tuple[Tensor, Tensor]:
 
     The residual is the largest change of a code that is made optimal given the others, relative to the largest code
     (codes being measured in atoms of unit norm, ``H_ii = 1``); it is above 1e-11 only for a sample that was given up.
-    A sample that holds NaN or infinity has the code NaN.
+    A sample that holds NaN or infinity has the code NaN, and so has every sample where H does.
     """
     unit, scale = problem.hessian, problem.scale
     target = scale * target.double()
     code, residual = torch.full_like(target, torch.nan), target.new_zeros(len(target))
-    row = target.isfinite().all(1).nonzero().flatten()  # the samples that are not done yet
-    target, guess = target[row], target.new_zeros(len(row), len(unit))
+    # A code grows with its target: all are solved for at one size, as single precision would not hold every other.
+    size = target.abs().amax(1, keepdim=True).clamp_min(torch.finfo(target.dtype).tiny)
+    row = (target.isfinite().all(1) & unit.isfinite().all()).nonzero().flatten()  # the samples that are not done yet
+    target, guess = (target / size)[row], target.new_zeros(len(row), len(unit))
     for call in range(_CALLS):
         dtype = torch.float32 if call < _SINGLE_PRECISION_CALLS else torch.float64
         guess = _fista(unit, target, guess, problem.norm, _FIRST_STEPS << call, dtype)
@@ -156,19 +158,19 @@ def solve(problem: Problem, target: Tensor) -> tuple[Tensor, Tensor]:
             point = point + problem.solve_on(support, target - point @ unit, point.amax(1))
             better, distance = _improved(point, unit, target)
             code[row], residual[row] = point.relu(), distance
-            left = (distance > TOLERANCE).nonzero().flatten()
+            left = (~(distance <= TOLERANCE)).nonzero().flatten()  # NaN, of an indefinite H, is not optimal
             if not len(left):
-                return code * scale, residual
+                return code * size * scale, residual
             row, target, guess, point, better = (tensor[left] for tensor in (row, target, guess, point, better))
             support = better > 0
     code[row], residual[row] = guess, _improved(guess, unit, target)[1]
-    return code * scale, residual
+    return code * size * scale, residual
 
 
 def _solved(problem: Problem, target: Tensor) -> Tensor:
     """The codes of :func:`solve`; a warning, the same every time so that it is shown once, if a sample was given up."""
     code, residual = solve(problem, target)
-    if (residual > TOLERANCE).any():
+    if not (residual <= TOLERANCE).all():
         warnings.warn(
             f"some codes are not solved to {TOLERANCE:g} of the largest: their atoms are nearly dependent, so a larger "
             "damping would help",
