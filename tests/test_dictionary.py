@@ -146,6 +146,27 @@ def test_what_has_no_minimum_is_no_code_and_says_so(monkeypatch: pytest.MonkeyPa
     assert nonnegative_minimiser(unknown, torch.ones(1, 2)).isnan().all()
 
 
+@pytest.mark.parametrize(
+    ("hessian", "target"),
+    [
+        (torch.eye(3), torch.ones(2, 4)),
+        (torch.eye(3), torch.ones(2, 1)),
+        (torch.eye(3), torch.tensor(1.0)),
+        (torch.ones(3), torch.ones(2, 3)),
+        (torch.ones(3, 2), torch.ones(2, 3)),
+        (torch.eye(0), torch.ones(2, 0)),
+    ],
+)
+def test_shapes_that_are_no_problem(hessian: Tensor, target: Tensor) -> None:
+    with pytest.raises(ValueError, match=r"expected a hessian \(k, k\) and a target \(\.\.\., k\), got shapes"):
+        nonnegative_minimiser(hessian, target)
+
+
+def test_codes_of_integers_would_be_rounded() -> None:
+    with pytest.raises(TypeError, match=r"target must be a real floating-point tensor, got torch\.int64"):
+        nonnegative_minimiser(2 * torch.eye(3), torch.tensor([[1, 2, 3]]))
+
+
 def test_a_sample_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be solved (here: not allowed the time) comes back as far as it got, and says so."""
     monkeypatch.setattr(active_set, "_CALLS", 1)

@@ -58,6 +58,11 @@ def nonnegative_minimiser(hessian: Tensor, target: Tensor) -> Tensor:
     """
     for name, tensor in (("hessian", hessian), ("target", target)):
         check_type(name, tensor, Tensor, "a tensor")
+        if not tensor.is_floating_point():
+            raise TypeError(f"{name} must be a real floating-point tensor, got {tensor.dtype}")
+    if hessian.ndim != 2 or not 0 < hessian.shape[0] == hessian.shape[1] or target.shape[-1:] != hessian.shape[:1]:
+        shapes = f"{tuple(hessian.shape)} and {tuple(target.shape)}"
+        raise ValueError(f"expected a hessian (k, k) and a target (..., k), got shapes {shapes}")
     return cast(Tensor, _Minimiser.apply(hessian, target, None, None))  # type: ignore[no-untyped-call]
 
 
