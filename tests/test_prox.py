@@ -148,7 +148,8 @@ def test_single_precision_converges_by_default(method: str) -> None:
 
 def test_nothing_to_code() -> None:
     metric = torch.eye(3, dtype=torch.float64)
-    assert prox.prox(torch.empty(0, 3, dtype=torch.float64), metric, 0.1).code.shape == (0, 3)
+    for method in prox.METHODS:
+        assert prox.prox(torch.empty(0, 3, dtype=torch.float64), metric, 0.1, method=method).code.shape == (0, 3)
     zero = prox.prox(-torch.ones(2, 3, dtype=torch.float64), metric, 0.1)
     assert zero.converged
     assert (zero.code == 0).all()

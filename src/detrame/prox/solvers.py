@@ -63,7 +63,7 @@ def _coordinate_descent(problem: _Problem) -> Iterator[tuple[Tensor, float]]:
     r"""Theorem 2's proof, sweeping :math:`u_i \leftarrow \mathrm{ReLU}((g_i - \sum_{l \ne i} H_{il} u_l) / H_{ii})`."""
     hessian = operators.blocks(problem.hessian)
     inputs = hessian.shape[1]
-    target = problem.target.reshape(*problem.target.shape[:-1], -1, inputs)
+    target = problem.target.reshape(*problem.target.shape[:-1], len(hessian), inputs)
     u = torch.zeros_like(target)
     while True:
         for i in range(inputs):  # the same row of every block at once
