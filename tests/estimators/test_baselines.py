@@ -54,6 +54,15 @@ def test_one_class_is_refused_before_anything_is_learned(estimator: type, digits
         estimator().fit(digits.X, np.zeros(len(digits.X)))
 
 
+@pytest.mark.parametrize("estimator", [AnalysisClassifier, SynthesisClassifier])
+def test_a_fit_that_failed_leaves_the_model_there_was(estimator: type, digits: Digits) -> None:
+    model = estimator(8, max_iter=2, random_state=0).fit(digits.X, digits.y)
+    expected = model.predict(digits.X_test)
+    with pytest.raises(ValueError, match="got only one class"):
+        model.fit(digits.X[:, :10], np.zeros(len(digits.X)))
+    np.testing.assert_array_equal(model.predict(digits.X_test), expected)
+
+
 def test_no_warning_about_codes_of_a_dictionary_that_is_still_learned() -> None:
     X, y = load_digits(return_X_y=True)
     with warnings.catch_warnings():

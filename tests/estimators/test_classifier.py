@@ -134,6 +134,15 @@ def test_a_fit_that_failed_leaves_no_fitted_model(digits: Digits) -> None:
         model.transform(digits.X)
 
 
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_a_fit_that_failed_leaves_the_model_there_was(warm_start: bool, digits: Digits) -> None:
+    model = quick(max_iter=3, warm_start=warm_start).fit(digits.X, digits.y)
+    expected = model.predict_proba(digits.X_test)
+    with pytest.raises(ValueError, match="the loss became"):
+        model.set_params(learning_rate=1e200).fit(digits.X if warm_start else digits.X[:, :10], digits.y)
+    np.testing.assert_array_equal(model.predict_proba(digits.X_test), expected)
+
+
 def test_labels_of_any_kind_and_two_classes(digits: Digits) -> None:
     names = np.where(digits.y < 5, "low", "high")
     model = quick().fit(digits.X, names)

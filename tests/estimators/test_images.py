@@ -77,9 +77,10 @@ def test_wrong_images(digits: Digits) -> None:
     with pytest.raises(ValueError, match="ddl3 takes no activation"):
         quick("ddl3", activation="relu").fit(digits.images, digits.y)
     model = quick().fit(digits.images, digits.y)
-    with pytest.raises(
-        ValueError, match=r"float images must lie in \[0, 1\] \(or be uint8\), got values from 0 to 255"
-    ):
-        model.predict(digits.images.astype(float))
+    for method in (lambda images: model.fit(images, digits.y), model.predict):
+        with pytest.raises(
+            ValueError, match=r"float images must lie in \[0, 1\] \(or be uint8\), got values from 0 to 255"
+        ):
+            method(digits.images.astype(float))
     with pytest.raises(ValueError, match=r"X has images of shape \(1, 4, 16\), but .* expecting \(1, 8, 8\)"):
         model.predict(digits.images.reshape(-1, 1, 4, 16))

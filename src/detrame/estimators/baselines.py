@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from detrame.estimators.fitting import all_or_nothing
 from detrame.estimators.losses import LOSSES, is_probabilistic
 from detrame.estimators.transform_learning import learn_transform, soft_threshold
 
@@ -57,6 +58,10 @@ class DictionaryClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tra
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from X ``(N, features)`` with labels y ``(N,)``."""
+        with all_or_nothing(self):
+            return self._fit(X, y)
+
+    def _fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         self._validate_params()
         inputs, targets = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(targets)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from detrame.activations import ACTIVATIONS, activation_factory
 from detrame.errors import check_count, unknown
+from detrame.estimators.fitting import all_or_nothing
 from detrame.estimators.losses import Loss, cross_entropy
 from detrame.estimators.network import FLOATS, NetworkClassifier
 from detrame.inference import as_pixels
@@ -126,14 +127,15 @@ class DeTraMeClassifier(NetworkClassifier):
                 f"warm_start goes on with the (network, network_options, activation, iterations) of the last fit, "
                 f"{self._built}, got {wanted}: set warm_start=False, or fit a clone"
             )
-        self._fit(
-            X,
-            y,
-            sample_weight,
-            class_weight=self.class_weight,
-            validation_fraction=self.validation_fraction if self.early_stopping else 0.0,
-            warm_start=self.warm_start,
-        )
+        with all_or_nothing(self):
+            self._fit(
+                X,
+                y,
+                sample_weight,
+                class_weight=self.class_weight,
+                validation_fraction=self.validation_fraction if self.early_stopping else 0.0,
+                warm_start=self.warm_start,
+            )
         self._built = deepcopy(wanted)
         return self
 

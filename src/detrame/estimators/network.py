@@ -119,7 +119,7 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         seed = check_random_state(self.random_state).randint(2**31)
         train, held = _samples(inputs, labels, weights, validation_fraction, seed, device)
         with _seeded(seed, device):
-            network = self.network_ if warm else self._build(train.x, len(classes))
+            network = deepcopy(self.network_) if warm else self._build(train.x, len(classes))
             history = self._loop().run(network.to(device, train.weights.dtype), train, held)
         if not history.converged:
             message = f"{type(self).__name__} reached max_iter={history.epochs} before it converged: raise it, or tol"

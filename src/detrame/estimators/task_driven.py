@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
 
 from detrame.dictionary import DictionaryLinear
+from detrame.estimators.fitting import all_or_nothing
 from detrame.estimators.losses import LOSSES, Loss, is_probabilistic
 from detrame.estimators.network import NetworkClassifier
 
@@ -79,7 +80,8 @@ class TaskDrivenClassifier(NetworkClassifier):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from X ``(N, features)`` with labels y ``(N,)``."""
-        return self._fit(X, y)
+        with all_or_nothing(self):
+            return self._fit(X, y)
 
     @property
     def dictionary_(self) -> np.ndarray:
