@@ -254,6 +254,8 @@ def test_verbose_prints_a_line_an_epoch(digits: Digits, capsys: pytest.CaptureFi
         ({"network_options": {"wdith": 2}}, "unknown network option 'wdith': did you mean 'width'?"),
         ({"device": "gpu"}, "unknown device 'gpu': choose auto, cpu or cuda"),
         ({"class_weight": {77: 1.0}}, "The classes, .*, are not in class_weight"),
+        ({"class_weight": {0: -1.0}}, "the weights in class_weight must be finite and >= 0, got {0: -1.0}"),
+        ({"class_weight": {0: np.nan}}, "the weights in class_weight must be finite and >= 0, got {0: nan}"),
         ({"early_stopping": True, "validation_fraction": 0.001}, "The test_size = 1 should be greater or equal"),
     ],
 )

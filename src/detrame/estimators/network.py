@@ -112,6 +112,8 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
             raise ValueError(f"warm_start needs the classes of the last fit, {self.classes_}, got {classes}")
         with np.errstate(divide="ignore"):  # a class of no weight has none to be balanced
             by_class = compute_class_weight(class_weight, classes=classes, y=targets, sample_weight=weights)
+        if isinstance(class_weight, dict) and not (np.isfinite(by_class) & (by_class >= 0)).all():
+            raise ValueError(f"the weights in class_weight must be finite and >= 0, got {class_weight}")
         by_class = np.nan_to_num(by_class, posinf=0.0)
         weights = weights * by_class[labels]
         if not weights.any():
