@@ -454,6 +454,12 @@ def test_what_is_no_tensor_no_number_or_too_small_is_named() -> None:
         layer(torch.zeros(1, 1, 5, 2))
     with pytest.raises(TypeError, match="sparsity must be a number, got 'x'"):
         DictionaryConv2d(1, 4, 3, sparsity="x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"sparsity must be a number, got array\(\[1., 1.\]\)"):
+        DictionaryConv2d(1, 4, 3, sparsity=np.ones(2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"damping must be a number, got tensor\(\[1., 1.\]\)"):
+        DictionaryConv2d(1, 4, 3, damping=torch.ones(2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"kernel_size must be an int, got array\(\[3, 3\]\)"):
+        DictionaryConv2d(1, 4, np.array([3, 3]))  # type: ignore[arg-type]
 
 
 def test_one_parameter_to_learn_may_be_a_plain_name() -> None:

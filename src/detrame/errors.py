@@ -42,14 +42,14 @@ def check_type(name: str, value: object, wanted: type, called: str) -> None:
 
 
 def check_number(name: str, value: object) -> None:
-    """A TypeError unless `value` is a number, or is as good as one (an array or tensor of one)."""
-    if not hasattr(value, "__float__"):
+    """A TypeError unless `value` is a number, or is as good as one (an array or tensor without axes)."""
+    if not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
         raise TypeError(f"{name} must be a number, got {value!r}")
 
 
 def check_count(name: str, value: int, minimum: int = 1) -> int:
     """`value` as an int, if it is a whole number of at least `minimum`; a TypeError or ValueError if not."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool) or not hasattr(value, "__index__") or getattr(value, "shape", ()) != ():
         raise TypeError(f"{name} must be an int, got {value!r}")
     number = index(value)
     if number < minimum:
