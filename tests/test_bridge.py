@@ -234,7 +234,7 @@ def test_channels_that_determine_nothing_are_left_out_and_told() -> None:
     assert found.layer.matrix.shape == (18, 4)
     assert "the nearest dictionary has 4 atoms of 18 values" in str(found)
     assert "1 of 5 channels determine no atom" in str(found)
-    with pytest.raises(ValueError, match="the layer is a ReLU: it determines no dictionary"):
+    with pytest.raises(ValueError, match=r"or a plain ReLU\) the layer determines no dictionary"):
         detrame.nearest_dictionary(transform, QMetricReLU(5, 1))
     for other, name in ((nn.Conv2d(2, 5, 3), "Conv2d"), (nn.Linear(2, 5), "Linear")):
         elsewhere = QMetricReLU(5, dim=0) if name == "Conv2d" else activation
@@ -272,6 +272,12 @@ def test_what_has_no_nearest_dictionary() -> None:
         detrame.nearest_dictionary(nn.Linear(2, 2), nn.ReLU())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="got QMetricReLU and Linear"):
         detrame.nearest_dictionary(QMetricReLU(2, dim=0), nn.Linear(2, 2))  # type: ignore[arg-type]
+    transform, activation = detrame.from_dictionary(DictionaryLinear(8, 5, sparsity=0.0))
+    assert isinstance(transform, nn.Linear)
+    assert isinstance(activation, QMetricReLU)
+    assert activation.coupling.any(), "it is no ReLU"
+    with pytest.raises(ValueError, match=r"\(sparsity 0, or a plain ReLU\) the layer determines no dictionary"):
+        detrame.nearest_dictionary(transform, activation)
 
 
 def test_only_networks_are_decoupled() -> None:

@@ -180,7 +180,7 @@ def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU
     The Q-Metric ReLU determines Q, lambda and beta up to one factor s (:func:`detrame.prox.recover`), and then
     :math:`D = s\,(QW)'` by Theorem 1, W being the weight. The factor and alpha >= 0 are those for which
     :math:`sQ` is nearest to :math:`D'D + \alpha I`; where atoms are no help, s and all of them are 0. A layer made by
-    :func:`from_dictionary` gives its dictionary back.
+    :func:`from_dictionary` gives its dictionary back, unless its sparsity is 0: then nothing determines Q.
 
     Args:
         transform: the linear layer; a norm after it must have been folded into it: ``detrame.fold(net,
@@ -197,7 +197,7 @@ def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU
     )
     if not found.determined.any():
         raise ValueError(
-            "with gain 1 and threshold 0 in every channel the layer is a ReLU: it determines no dictionary"
+            "with gain 1 and threshold 0 everywhere (sparsity 0, or a plain ReLU) the layer determines no dictionary"
         )
     rows = operators.ungroup(found.metric)[found.determined]
     taps = rows.reshape(*rows.shape[:2], -1)
