@@ -74,6 +74,8 @@ def test_wrong_images(digits: Digits) -> None:
         detrame.DeTraMeClassifier().fit(digits.images, digits.y)
     with pytest.raises(ValueError, match="unknown model 'planenet3': did you mean 'plainnet3'"):
         quick("planenet3").fit(digits.X, digits.y)  # flat, which is not what is wrong here
+    with pytest.raises(ValueError, match=r"images of shape \(1, 0, 8\) have no pixels"):
+        quick().fit(digits.images[:, :, :0], digits.y)
     with pytest.raises(ValueError, match="ddl3 takes no activation"):
         quick("ddl3", activation="relu").fit(digits.images, digits.y)
     model = quick().fit(digits.images, digits.y)

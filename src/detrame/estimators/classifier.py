@@ -151,6 +151,8 @@ class DeTraMeClassifier(NetworkClassifier):
                 f"Expected 4D array (n_samples, channels, height, width) for network={self.network!r}, "
                 f"got {array.ndim}D array instead: reshape the images, or give widths of layers, as network=(128,)"
             )
+        if not array.size:
+            raise ValueError(f"images of shape {array.shape[1:]} have no pixels")
         if array.dtype != np.uint8 and not (array.min() >= 0 and array.max() <= 1):
             raise ValueError(
                 f"float images must lie in [0, 1] (or be uint8), got values from {array.min():.3g} to "
