@@ -216,13 +216,21 @@ def test_theorem_1_takes_a_batch_of_dictionaries() -> None:
         ({"x": torch.full((2, 4), torch.nan)}, ValueError, "input must be finite"),
         ({"sparsity": -0.1}, ValueError, "sparsity must be finite and >= 0, got -0.1"),
         ({"sparsity": float("nan")}, ValueError, "got nan"),
+        ({"sparsity": "x"}, TypeError, "sparsity must be one number or 3, one a channel, got 'x'"),
+        ({"ridge": None}, TypeError, "ridge must be one number or 3, one a channel, got None"),
         ({"damping": -1.0}, ValueError, "damping must be finite and >= 0, got -1.0"),
+        ({"damping": None}, TypeError, "damping must be a number, got None"),
         ({"ridge": -1.0}, ValueError, "ridge must be finite and >= 0, got -1.0"),
         ({"linear": torch.full((3,), torch.nan)}, ValueError, "linear term must be finite"),
         ({"linear": torch.ones(3, 1)}, ValueError, r"linear term needs shape \(3,\), got \(3, 1\)"),
         ({"sparsity": torch.ones(4)}, ValueError, r"sparsity must be one number or 3, one a channel, got shape \(4,\)"),
         ({"ridge": torch.ones(3, 1)}, ValueError, "ridge must be one number"),
         ({"x": torch.ones(2, 4, dtype=torch.float64)}, TypeError, "the input is torch.float64 and the dictionary"),
+        (
+            {"linear": torch.ones(3, dtype=torch.float64)},
+            TypeError,
+            "the linear term is torch.float64 and the dictionary",
+        ),
         ({"x": torch.ones(2, 4, dtype=torch.int64)}, TypeError, "input must be a real floating-point tensor"),
         ({"tolerance": -1.0}, ValueError, "tolerance must be a number >= 0, got -1.0"),
         ({"tolerance": float("nan")}, ValueError, "got nan"),
@@ -335,3 +343,12 @@ def test_kkt_residual_wants_a_code_of_the_input_s_shape() -> None:
         prox.kkt_residual(torch.ones(1, 2), torch.ones(2, 2), torch.eye(2), 0.1)
     with pytest.raises(ValueError, match="3 channels on the last axis"):
         prox.kkt_residual(torch.ones(1, 2), torch.ones(1, 2), torch.eye(3), 0.1)
+    with pytest.raises(
+        TypeError, match=r"the code is torch\.float64 and the input torch\.float32: convert one of them"
+    ):
+        prox.kkt_residual(torch.ones(1, 2).double(), torch.ones(1, 2), torch.eye(2), 0.1)
+
+
+def test_the_linear_term_has_the_dtype_of_the_dictionary() -> None:
+    with pytest.raises(TypeError, match=r"the linear term is torch\.float64 and the dictionary torch\.float32"):
+        prox.shift(torch.ones(4, 3), 0.1, torch.ones(3).double())

@@ -17,6 +17,12 @@ def check_floating(name: str, tensor: Tensor) -> None:
         raise ValueError(f"the {name} must be finite, but holds NaN or infinity")
 
 
+def check_one_dtype(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    """Raise a TypeError unless the two tensors have one dtype."""
+    if tensor.dtype != other.dtype:
+        raise TypeError(f"the {name} is {tensor.dtype} and the {other_name} {other.dtype}: convert one of them")
+
+
 def check_metric(metric: Tensor, size: tuple[int, ...] = ()) -> None:
     """Raise unless `metric` is finite, symmetric and positive definite (a convolution: at the given size)."""
     check_floating("metric", metric)
@@ -34,8 +40,11 @@ def check_metric(metric: Tensor, size: tuple[int, ...] = ()) -> None:
 
 def channel_values(name: str, value: float | Tensor, metric: Tensor, *, above_zero: bool = False) -> Tensor:
     """`value` as one number a channel ``(C,)`` in the dtype and device of `metric`, or a ValueError."""
-    values = torch.as_tensor(value, dtype=torch.float64)
     channels = metric.shape[0]
+    try:
+        values = torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be one number or {channels}, one a channel, got {value!r}") from error
     if values.shape not in ((), (channels,)):
         raise ValueError(f"{name} must be one number or {channels}, one a channel, got shape {tuple(values.shape)}")
     wanted = "> 0" if above_zero else ">= 0"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from detrame import operators
 from detrame.errors import check_count, check_tolerance, unknown
-from detrame.prox.checks import channel_values, check_floating, check_metric
+from detrame.prox.checks import channel_values, check_floating, check_metric, check_one_dtype
 from detrame.prox.theorems import metric as dictionary_metric
 from detrame.prox.theorems import preconditioner, reparametrise
 
@@ -176,11 +176,11 @@ def sparse_code(
         raise ValueError(f"a dictionary {tuple(dictionary.shape)} cannot code an input of shape {tuple(x.shape)}")
     metric = dictionary_metric(dictionary, damping)
     check_metric(metric)
-    if x.dtype != dictionary.dtype:
-        raise TypeError(f"the input is {x.dtype} and the dictionary {dictionary.dtype}: convert one of them")
+    check_one_dtype("input", x, "dictionary", dictionary)
     target = x @ dictionary - _per_channel("sparsity", sparsity, metric)
     if linear is not None:
         check_floating("linear term", linear)
+        check_one_dtype("linear term", linear, "dictionary", dictionary)
         if linear.shape != metric.shape[:1]:
             raise ValueError(f"the linear term needs shape ({metric.shape[0]},), got {tuple(linear.shape)}")
         target = target - linear
@@ -198,6 +198,7 @@ def kkt_residual(code: Tensor, z: Tensor, metric: Tensor, sparsity: float | Tens
         check_floating(name, tensor)
     operators.check_weight(metric, "metric")
     operators.check_input(z, metric)
+    check_one_dtype("code", code, "input", z)
     if code.shape != z.shape:
         raise ValueError(f"the code {tuple(code.shape)} and the input {tuple(z.shape)} must have one shape")
     dim = metric.ndim - 2

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from detrame import operators
-from detrame.prox.checks import channel_values, check_floating, check_metric
+from detrame.errors import check_number
+from detrame.prox.checks import channel_values, check_floating, check_metric, check_one_dtype
 from detrame.prox.spectrum import check_size, extreme_eigenvalues
 
 
@@ -16,6 +17,7 @@ def metric(dictionary: Tensor, damping: float) -> Tensor:
     check_floating("dictionary", dictionary)
     if dictionary.ndim < 2 or 0 in dictionary.shape[-2:]:
         raise ValueError(f"the dictionary must have shape (..., m, k), got {tuple(dictionary.shape)}")
+    check_number("damping", damping)
     if not 0 <= damping < float("inf"):
         raise ValueError(f"damping must be finite and >= 0, got {damping}")
     gram = dictionary.mT @ dictionary
@@ -31,6 +33,7 @@ def shift(dictionary: Tensor, damping: float, linear: Tensor) -> Tensor:
     r""":math:`c = Q^{-1} d`, of shape ``(..., k)``, for the linear term d of the coding problem (Theorem 1)."""
     check_floating("dictionary", dictionary)
     check_floating("linear term", linear)
+    check_one_dtype("linear term", linear, "dictionary", dictionary)
     if linear.shape[-1:] != dictionary.shape[-1:]:
         raise ValueError(f"the linear term needs {dictionary.shape[-1]} entries, got shape {tuple(linear.shape)}")
     return _solve(metric(dictionary, damping), linear.unsqueeze(-1)).squeeze(-1)
