@@ -55,6 +55,17 @@ def test_eigenvalues_of_a_convolution_are_those_of_its_matrix(shape: tuple[int, 
     assert high == pytest.approx(eigenvalues[-1].item(), abs=1e-6)
 
 
+def test_a_verdict_by_an_estimate_says_so() -> None:
+    kernel = torch.tensor([[[0.5, 1.0, 3 * (1 - 1e-5), 1.0, 0.5]]], dtype=torch.float64)
+    exact = prox.convergence(kernel, size=(2048,))
+    assert exact.exact
+    assert str(exact).startswith("diverges for some inputs: the smallest eigenvalue of 2 Theta + beta I - Q is -2.2")
+    estimate = prox.convergence(kernel, size=(2049,))  # whose margin is as small, but beyond what Lanczos resolves
+    assert not estimate.exact
+    assert estimate.margin == pytest.approx(exact.margin, abs=1e-4)
+    assert "is, by an estimate that may be too large, " in str(estimate)
+
+
 @pytest.mark.parametrize("shape", [(4, 4, 3, 3), (6, 2, 3, 3)])
 def test_lanczos_finds_the_ends_of_a_large_spectrum(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     metric, size = random_metric(shape, 0.03), (12, 12)

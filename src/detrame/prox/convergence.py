@@ -6,7 +6,7 @@ from torch import Tensor
 
 from detrame import operators
 from detrame.prox.checks import channel_values, check_metric
-from detrame.prox.spectrum import extreme_eigenvalues
+from detrame.prox.spectrum import extreme_eigenvalues, is_small
 
 
 @dataclass(frozen=True)
@@ -16,18 +16,21 @@ class Convergence:
     Attributes:
         margin: the smallest eigenvalue of 2 Theta + beta I - Q; the iteration converges for every Z iff it is > 0.
         rate: the factor by which an iteration shrinks the error at least (in the norm of Theta + beta I).
+        exact: whether both are exact, or estimates that may be too good by a little (:func:`extreme_eigenvalues`).
     """
 
     margin: float
     rate: float
+    exact: bool = True
 
     @property
     def holds(self) -> bool:
-        """True if the iteration converges to the prox for every input."""
+        """True if the iteration converges to the prox for every input, as far as the margin is `exact`."""
         return self.margin > 0
 
     def __str__(self) -> str:
-        condition = f"the smallest eigenvalue of 2 Theta + beta I - Q is {self.margin:.4g}"
+        known = "is" if self.exact else "is, by an estimate that may be too large,"
+        condition = f"the smallest eigenvalue of 2 Theta + beta I - Q {known} {self.margin:.4g}"
         if self.holds:
             return f"converges for every input: {condition}, above 0; an iteration shrinks the error to {self.rate:.4g}"
         return f"diverges for some inputs: {condition}, not above 0; take theta=preconditioner(metric), which converges"
@@ -59,4 +62,4 @@ def convergence(
     # The same question in the norm of the iteration: eigenvalues of M^-1/2 (Q + beta I) M^-1/2, M = Theta + beta I.
     scale = (theta + beta).rsqrt()
     low, high = extreme_eigenvalues(operators.scale(operators.add_diagonal(metric, beta), scale, scale), size)
-    return Convergence(margin=margin, rate=max(abs(1 - low), abs(1 - high)))
+    return Convergence(margin=margin, rate=max(abs(1 - low), abs(1 - high)), exact=is_small(metric, size))

@@ -22,11 +22,16 @@ def extreme_eigenvalues(weight: Tensor, size: tuple[int, ...] = ()) -> tuple[flo
     """
     check_size(weight, size)
     weight = weight.detach().double()
-    if weight.ndim > 2 and weight.shape[0] * prod(size) > _DENSE:
+    if not is_small(weight, size):
         return _lanczos(weight, size)
     blocks = operators.blocks(weight) if weight.ndim == 2 else operators.to_dense(weight, size)
     eigenvalues = torch.linalg.eigvalsh(blocks)
     return eigenvalues.min().item(), eigenvalues.max().item()
+
+
+def is_small(weight: Tensor, size: tuple[int, ...]) -> bool:
+    """Whether the eigenvalues of an operator are found exactly: all are but those of a convolution on many values."""
+    return weight.ndim == 2 or weight.shape[0] * prod(size) <= _DENSE
 
 
 def _lanczos(weight: Tensor, size: tuple[int, ...]) -> tuple[float, float]:
