@@ -383,6 +383,7 @@ def test_wrong_shapes() -> None:
 
 
 def test_what_is_seen_of_a_layer() -> None:
+    assert "sparsity=0.2," in repr(DictionaryLinear(4, 6, sparsity=torch.tensor(0.2)))  # type: ignore[arg-type]
     assert repr(DictionaryLinear(4, 6)) == "DictionaryLinear(4, 6, sparsity=0.1, damping=0.1)"
     conv = DictionaryConv2d(3, 6, 3, stride=2, padding=1, learned=["shift"])
     assert repr(conv) == (

@@ -283,6 +283,10 @@ def test_bad_convolutional_metrics() -> None:
         prox.prox(torch.ones(1, 1, 8), torch.tensor([[[0.1, 1.0, 0.1]]]), 0.1, method="coordinate_descent")
     with pytest.raises(ValueError, match=r"needs a size of 1 axes, got \(\)"):
         prox.convergence(torch.tensor([[[0.1, 1.0, 0.1]]]))
+    with pytest.raises(ValueError, match="needs a size of 1 axes, got 3"):
+        prox.convergence(torch.tensor([[[0.1, 1.0, 0.1]]]), size=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"metric must have shape \(C, C / groups, \*kernel\)"):
+        prox.preconditioner(torch.ones(3))
 
 
 ARRAY: Any = np.eye(2)

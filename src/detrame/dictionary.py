@@ -50,7 +50,7 @@ class DictionaryLayer(nn.Module):
         learned = (learned,) if isinstance(learned, str) else learned
         _check_problem(dictionary.numel() // atoms, atoms, sparsity, damping, learned)
         self.dictionary = nn.Parameter(dictionary)
-        for name, start in (("sparsity", sparsity), ("damping", damping), ("shift", [0.0] * atoms)):
+        for name, start in (("sparsity", float(sparsity)), ("damping", float(damping)), ("shift", [0.0] * atoms)):
             value = torch.tensor(start, device=dictionary.device, dtype=dictionary.dtype)
             if name in learned:
                 self.register_parameter(name, nn.Parameter(value))

@@ -1,5 +1,6 @@
 """Eigenvalues of structured symmetric operators."""
 
+from collections.abc import Sequence
 from math import prod
 
 import torch
@@ -67,5 +68,5 @@ def check_size(weight: Tensor, size: tuple[int, ...]) -> None:
     """Raise a ValueError unless `size` has one entry for each axis of a convolution's kernel."""
     check_type("the weight", weight, Tensor, "a tensor")
     operators.check_weight(weight, "weight")
-    if len(size) != weight.ndim - 2 or any(length < 1 for length in size):
+    if not isinstance(size, Sequence) or len(size) != weight.ndim - 2 or any(length < 1 for length in size):
         raise ValueError(f"a weight of shape {tuple(weight.shape)} needs a size of {weight.ndim - 2} axes, got {size}")

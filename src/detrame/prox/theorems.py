@@ -97,6 +97,7 @@ def preconditioner(metric: Tensor) -> Tensor:
     convolution the sum runs over the kernel too, and the choice is right at every size.
     """
     check_floating("metric", metric)
+    operators.check_weight(metric, "metric")
     return metric.abs().flatten(1).sum(1)
 
 
