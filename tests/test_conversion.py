@@ -444,6 +444,91 @@ def test_a_linear_layer_whose_output_is_made_an_image() -> None:
     assert kernels(detrame.convert(flat, IMAGES)) == [(4, 4, 1)]
 
 
+class Lambda(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+class Product(nn.Module):
+    """A linear layer written out, as `x @ W`, and mixed over the points as in a graph network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.points = nn.Parameter(torch.randn(5, 7)), nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.points @ (x @ self.weight)
+
+
+LINE, TOKENS = torch.randn(2, 3, 16), torch.randn(2, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("x", "layers", "coupling"),
+    [
+        (LINE, [nn.Conv1d(3, 16, 1), Lambda(lambda x: x.transpose(1, 2))], (16, 16)),
+        (LINE, [nn.Conv1d(3, 6, 1), Lambda(lambda x: x.mT)], (6, 6)),
+        (LINE, [nn.Conv1d(3, 6, 1), Lambda(lambda x: x.transpose_(1, 2))], (6, 6)),
+        (IMAGES, [nn.Conv2d(3, 8, 1), Lambda(lambda x: x.permute(0, 2, 3, 1)), nn.LayerNorm(8)], (8, 8)),
+        (IMAGES, [nn.Conv2d(3, 8, 1), Lambda(lambda x: x.flatten(2).movedim(1, 2))], (8, 8)),
+        (TOKENS, [nn.Linear(5, 4), Lambda(lambda x: x.transpose(1, 2)), nn.BatchNorm1d(4)], (4, 4, 1)),
+        (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: x.transpose(1, 2).reshape(2, 6, 2, 2))], (6, 6, 1, 1)),
+        (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: torch.stack((x, -x)).mean(2))], (6, 6)),
+        (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: x[:, torch.tensor([0, 2])])], (6, 6)),
+        (TOKENS, [Product()], (7, 7)),
+        (TOKENS, [nn.LSTM(5, 6), Lambda(lambda x: x[0])], (6, 6)),
+    ],
+)
+def test_the_channels_are_followed_wherever_they_go(x: Tensor, layers: list[nn.Module], coupling: Any) -> None:
+    converted = detrame.convert(nn.Sequential(*layers, nn.ReLU()), x)
+    assert kernels(converted) == [coupling]
+
+
+@pytest.mark.parametrize(
+    ("x", "layers", "reason"),
+    [
+        (torch.randn(3, 8, 8), [nn.Conv2d(3, 8, 1)], r"on axis 0 of its shape \(8, 8, 8\).* example with a batch"),
+        (torch.randn(3, 8), [nn.Conv1d(3, 8, 1)], "on axis 0 .* example with a batch"),
+        (
+            IMAGES,
+            [nn.Conv2d(3, 8, 1), Lambda(lambda x: x.transpose(1, 2))],
+            "on axis 2 .* neither on 1 nor on the last",
+        ),
+        (
+            TOKENS,
+            [nn.Linear(5, 6), Lambda(lambda x: x.view(2, 4, 3, 2))],
+            r"axis of its shape \(2, 4, 3, 2\) .* not known",
+        ),
+        (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: x @ x.mT)], "not known"),
+        (TOKENS, [Lambda(lambda x: torch.einsum("bnc,bmc->bnm", x, x))], "not known"),
+        (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: x @ torch.ones(6))], "not known"),
+        (TOKENS, [nn.Linear(5, 4), Lambda(lambda x: x + F.conv1d(x, torch.ones(4, 4, 1)))], "not known"),
+        (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: F.one_hot(x.long().abs()).float())], "not known"),
+    ],
+)
+def test_channels_that_no_coupling_reaches(x: Tensor, layers: list[nn.Module], reason: str) -> None:
+    with pytest.warns(UserWarning, match=reason):
+        converted = detrame.convert(nn.Sequential(*layers, nn.ReLU()), x)
+    assert q_metric_relus(converted) == []
+
+
+def test_a_gate_of_linear_layers_leaves_the_channels_of_an_image_where_they_are() -> None:
+    class Gated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.gate, self.relu = nn.Conv2d(3, 8, 1), nn.Linear(8, 8), nn.ReLU()
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.conv(x)
+            return self.relu(x * self.gate(x.mean((2, 3))).view(2, 8, 1, 1))
+
+    assert kernels(detrame.convert(Gated(), IMAGES)) == [(8, 8, 1, 1)]  # although the images are 8 wide too
+
+
 def test_named_arguments_and_examples_with_a_history() -> None:
     class Named(nn.Module):
         def __init__(self) -> None:

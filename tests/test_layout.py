@@ -22,7 +22,7 @@ LAYERS = [
     ["activations", "dictionary"],
     ["functional", "prox"],
     ["kernels"],
-    ["operators", "errors", "modes"],
+    ["operators", "errors", "modes", "channels"],
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 

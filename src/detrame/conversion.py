@@ -48,9 +48,10 @@ def convert(
 ) -> nn.Module:
     """A network whose ReLUs are Q-Metric ReLUs, with the same outputs until it is trained.
 
-    Channels and dimension are those of the tensor each ReLU acts on in the example's run. The coupling's filter is
-    that of the last convolution upstream (an even size k becomes k - 1; without one it is 1); after a linear layer the
-    coupling acts on the last axis.
+    Channels and dimension are those of the tensor each ReLU acts on in the example's run. The channels are followed
+    from the last layer upstream, on axis 1 of a convolution's output and on the last of a linear layer's; where they
+    are then on another axis than these two, or on none that is known, the ReLU is left. The coupling's filter is that
+    of the last convolution upstream (an even size k becomes k - 1; without one it is 1).
 
     Args:
         model: any network; one whose forward pass torch.fx can trace if ReLU is called as a function, or if one
@@ -116,20 +117,22 @@ def _report(unconverted: list[Unconverted], same: bool) -> None:
 
 def _activation(call: Call, iterations: int) -> QMetricReLU | str:
     """The Q-Metric ReLU for a place, or the reason why there can be none."""
-    shape, layer = call.shape, call.upstream
+    shape, layer, axis = call.shape, call.upstream, call.axis
     if not call.dtype.is_floating_point or not shape or len(shape) > 5:
         return f"it acts on a {call.dtype} tensor of shape {shape}"
-    after_linear = layer is not None and not layer.kernel and shape[-1] == layer.channels
-    dim = 0 if after_linear or len(shape) <= 2 else len(shape) - 2
+    if axis is None and layer is None:  # nothing says where the channels are: the input's are where images have theirs
+        axis = -max(len(shape) - 1, 1)
+    if axis is None:
+        return f"which axis of its shape {shape} holds the channels is not known"
+    if axis != -1 and len(shape) + axis != 1:
+        batch = "" if len(shape) + axis else ": give an example with a batch"
+        return f"the channels are on axis {len(shape) + axis} of its shape {shape}, neither on 1 nor on the last{batch}"
+    dim = 0 if axis == -1 else len(shape) - 2
     kernel = [1] * dim
-    if dim and layer is not None and layer.kernel:
-        if len(layer.kernel) == dim:
-            kernel = [size - (size % 2 == 0) for size in layer.kernel]
-        elif shape[1] != layer.channels:
-            return f"it acts on shape {shape} after a {len(layer.kernel)}-d convolution: give an example with a batch"
-    channels = shape[1 if dim else -1]
+    if layer is not None and len(layer.kernel) == dim:
+        kernel = [size - (size % 2 == 0) for size in layer.kernel]
     activation = QMetricReLU(
-        channels, kernel if dim else None, iterations, dim=dim, device=call.device, dtype=call.dtype
+        shape[axis], kernel if dim else None, iterations, dim=dim, device=call.device, dtype=call.dtype
     )
     return activation.train(call.module.training)
 

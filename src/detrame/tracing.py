@@ -15,20 +15,11 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from detrame.activations import CoupledReLU
+from detrame.channels import Layer, Origins, tensors
 from detrame.dictionary import DictionaryLayer
 from detrame.modes import evaluating
 
 _RELUS = frozenset({F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_})
-# Each with where its weight (out, in, *kernel) has the number of output channels.
-_LAYERS = {
-    F.linear: 0,
-    F.conv1d: 0,
-    F.conv2d: 0,
-    F.conv3d: 0,
-    F.conv_transpose1d: 1,
-    F.conv_transpose2d: 1,
-    F.conv_transpose3d: 1,
-}
 
 CONSTANT = "_tensor_constant"  # how torch.fx names the tensors that a forward pass makes
 
@@ -55,17 +46,11 @@ class Arguments(NamedTuple):
         return Arguments(_cloned(self.args), _cloned(self.kwargs))
 
 
-class Layer(NamedTuple):
-    """A convolution (with its kernel) or a linear layer (without), numbered in the order of execution."""
-
-    order: int
-    channels: int
-    kernel: tuple[int, ...]
-
-
 @dataclass(frozen=True)
 class Call:
-    """One call of ReLU: the innermost module it happened in, the tensor, and the last layer upstream of it."""
+    """One call of ReLU: the innermost module it happened in, the tensor, the last layer upstream of it, and the axis
+    of its channels, counted from the end; None if that is not known.
+    """
 
     path: str
     module: nn.Module
@@ -73,6 +58,7 @@ class Call:
     device: torch.device
     dtype: torch.dtype
     upstream: Layer | None
+    axis: int | None
 
 
 def is_relu(module: nn.Module) -> bool:
@@ -81,34 +67,25 @@ def is_relu(module: nn.Module) -> bool:
 
 
 class _Recorder(TorchFunctionMode):
-    """Follows a run: every ReLU call, with the last convolution or linear layer that its input depends on."""
+    """Follows a run: every ReLU call, with where its input comes from."""
 
-    def __init__(self, stack: list[tuple[str, nn.Module]]) -> None:
+    def __init__(self, stack: list[tuple[str, nn.Module]], inputs: Any) -> None:
         super().__init__()
         self.stack = stack
         self.calls: list[Call] = []
-        self.layers = 0
-        # By identity, with the tensor itself, lest a freed one's identity be used again.
-        self.upstream: dict[int, tuple[Tensor, Layer]] = {}
+        self.origins = Origins(inputs)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        tensors = list(_tensors((args, kwargs)))
-        layer = max((self.upstream[id(t)][1] for t in tensors if id(t) in self.upstream), default=None)
         path, module = self.stack[-1]
         if func in _RELUS and not isinstance(module, CoupledReLU):
-            z = tensors[0]
-            self.calls.append(Call(path, module, tuple(z.shape), z.device, _parameter_dtype(z), layer))
+            z = next(tensors((args, kwargs)))
+            call = Call(path, module, tuple(z.shape), z.device, _parameter_dtype(z), *self.origins.of(z))
+            self.calls.append(call)
         result = func(*args, **kwargs)
-        if func in _LAYERS:
-            self.layers += 1
-            weight = tensors[1]
-            layer = Layer(self.layers, weight.shape[_LAYERS[func]], tuple(weight.shape[2:]))
-        if layer is not None:
-            for t in _tensors(result):
-                self.upstream[id(t)] = (t, layer)
+        self.origins.follow(func, args, kwargs, result)
         return result
 
 
@@ -119,8 +96,8 @@ def _parameter_dtype(z: Tensor) -> torch.dtype:
 
 
 @contextmanager
-def _recording(net: nn.Module) -> Iterator[_Recorder]:
-    """Record the ReLU calls of `net` in eval mode, so that no statistics move."""
+def _recording(net: nn.Module, inputs: Arguments) -> Iterator[_Recorder]:
+    """Record the ReLU calls of `net` on its inputs, in eval mode, so that no statistics move."""
     stack: list[tuple[str, nn.Module]] = [("", net)]
     handles = []
     for name, module in net.named_modules():
@@ -128,7 +105,7 @@ def _recording(net: nn.Module) -> Iterator[_Recorder]:
         handles.append(module.register_forward_pre_hook(lambda *_, entry=entry: stack.append(entry)))
         handles.append(module.register_forward_hook(lambda *_: _pop(stack)))
     try:
-        with evaluating(net), _Recorder(stack) as recorder:
+        with evaluating(net), _Recorder(stack, inputs) as recorder:
             yield recorder
     finally:
         for handle in handles:
@@ -141,16 +118,17 @@ def _pop(stack: list[tuple[str, nn.Module]]) -> None:
 
 def run(net: nn.Module, example: Arguments) -> tuple[list[Call], list[Tensor]]:
     """Run the example: every ReLU call in order, and the tensors that come out."""
-    args, kwargs = example.fresh()
-    with _recording(net) as recorder:
-        result = net(*args, **kwargs)
-    return recorder.calls, [output.detach() for output in _tensors(result)]
+    inputs = example.fresh()
+    with _recording(net, inputs) as recorder:
+        result = net(*inputs.args, **inputs.kwargs)
+    return recorder.calls, [output.detach() for output in tensors(result)]
 
 
 def run_graph(net: fx.GraphModule, example: Arguments) -> dict[fx.Node, list[Call]]:
     """Run the example node by node: the ReLU calls that each node made, of those that made any."""
     found: dict[fx.Node, list[Call]] = {}
-    with _recording(net) as recorder:
+    inputs = example.fresh()
+    with _recording(net, inputs) as recorder:
 
         class Interpreter(fx.Interpreter):
             def run_node(self, n: fx.Node) -> Any:
@@ -160,8 +138,7 @@ def run_graph(net: fx.GraphModule, example: Arguments) -> dict[fx.Node, list[Cal
                     found[n] = calls
                 return result
 
-        args, kwargs = example.fresh()
-        bound = inspect.signature(net.forward).bind(*args, **kwargs)
+        bound = inspect.signature(net.forward).bind(*inputs.args, **inputs.kwargs)
         bound.apply_defaults()
         Interpreter(net).run(*bound.args)
     return found
@@ -363,16 +340,6 @@ def same_outputs(expected: list[Tensor], outputs: list[Tensor]) -> bool:
         a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
         for a, b in zip(expected, outputs, strict=True)
     )
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
 
 
 def _cloned(value: Any) -> Any:
