@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import detrame
 from detrame.activations import QMetricReLU, q_metric_relus
@@ -213,6 +214,11 @@ def with_autocast(net: nn.Module, x: Tensor) -> Tensor:
         return F.relu(net(x)).float()
 
 
+def checkpointed(net: nn.Module, x: Tensor) -> Tensor:
+    out: Tensor = checkpoint(lambda x: F.relu(net(x)), x, use_reentrant=False)
+    return out
+
+
 class Reversed(torch.autograd.Function):
     """The identity, with a backward pass of its own."""
 
@@ -227,8 +233,8 @@ class Reversed(torch.autograd.Function):
 
 @pytest.mark.parametrize(
     "block",
-    [without_gradients, without_autocast, with_autocast, lambda net, x: Reversed.apply(F.relu(net(x)))],
-    ids=["without gradients", "without autocast", "with autocast", "a backward pass of its own"],
+    [without_gradients, without_autocast, with_autocast, checkpointed, lambda net, x: Reversed.apply(F.relu(net(x)))],
+    ids=["without gradients", "without autocast", "with autocast", "checkpointed", "a backward pass of its own"],
 )
 def test_blocks_that_a_trace_would_lose_are_left(block: Callable[[nn.Module, Tensor], Tensor]) -> None:
     class Blocks(nn.Module):

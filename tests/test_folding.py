@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
+from torch.utils.checkpoint import checkpoint
 
 import detrame
 from detrame.activations import QMetricReLU, q_metric_relus
@@ -269,6 +270,12 @@ def without_autocast(net: nn.Module, y: Tensor) -> Tensor:
 def test_what_a_trace_would_lose_is_said(net: nn.Module, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         fold(net)
+
+
+def test_checkpoints_are_no_matter_in_evaluation() -> None:
+    net = Unlike(lambda net, y: checkpoint(torch.relu, y, use_reentrant=False)).eval()
+    x = torch.randn(2, 3, 5, 5)
+    torch.testing.assert_close(fold(net)(x), net(x))
 
 
 def on_tensors(y: Tensor) -> Tensor:

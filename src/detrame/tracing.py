@@ -4,13 +4,14 @@ import inspect
 import operator
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partialmethod
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
+from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
@@ -216,18 +217,24 @@ def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Grap
 
 
 def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
-    """The forward pass as a graph of the network's own modules; a ValueError if that would do something else.
+    """The forward pass as a graph of the network's own modules; an error if that would do something else.
 
     Arguments that the example leaves out keep their defaults; without an example, so do those that are switches.
     """
     before = _random_states()
-    with _attributes_kept(net), torch.inference_mode(False), torch.enable_grad():
+    with _attributes_kept(net), torch.inference_mode(False), torch.enable_grad(), _checkpoints_refused(net.training):
         graph = fx.GraphModule(net, Tracer().trace(net, concrete_args=_left_out(net, example)))
     if _random_states() != before:
         raise ValueError("random numbers drawn in the forward pass would be kept for good")
     _check_hooks(net, graph)
     _check_writes(graph)
     return graph
+
+
+def _checkpoints_refused(training: bool) -> AbstractContextManager[None]:
+    """Inside, a RuntimeError where a pass to be trained keeps its tensors its own way; one in evaluation keeps none."""
+    message = "activation checkpointing, or other hooks of tensors saved for the backward pass, would be lost"
+    return disable_saved_tensors_hooks(message) if training else nullcontext()
 
 
 def _left_out(net: nn.Module, example: Arguments | None) -> dict[str, Any]:
