@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -254,6 +255,7 @@ def without_autocast(net: nn.Module, y: Tensor) -> Tensor:
     [
         (Unlike(lambda net, y: y + torch.rand(1)), "random numbers"),
         (Unlike(lambda net, y: y if random.random() < 0.5 else 2 * y), "random numbers"),
+        (Unlike(lambda net, y: y * float(np.random.rand())), "random numbers"),
         (Unlike(keeping), "keeps in attributes"),
         (Unlike(aliased_number), "ifloordiv assigns to what is read under another name"),
         (Unlike(summed), "would be made only once"),
@@ -263,7 +265,7 @@ def without_autocast(net: nn.Module, y: Tensor) -> Tensor:
         (hooked_outside(), "hooks or a forward pass of 0 itself"),
     ],
     ids=[
-        *("random numbers", "random branches", "attributes", "a number under two names"),
+        *("random numbers", "random branches", "numpy's random numbers", "attributes", "a number under two names"),
         *("a sum of its own", "a tensor of its own", "no gradients", "no autocast", "hooks"),
     ],
 )

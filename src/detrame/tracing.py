@@ -2,6 +2,7 @@
 
 import inspect
 import operator
+import pickle
 import random
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from functools import partialmethod
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.autograd.graph import disable_saved_tensors_hooks
@@ -204,7 +206,8 @@ def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Grap
             in_training = traced(net, example)
             net.eval()
             found = traced(net, example)
-            if str(found.graph) != str(in_training.graph):
+            same_constants = same_outputs(_constants(found), _constants(in_training), rtol=0, atol=0)
+            if str(found.graph) != str(in_training.graph) or not same_constants:
                 return "the forward pass differs between training and evaluation, so that no one trace serves"
             _, outputs = run(found, example)
     except Exception as error:  # whatever a forward pass does to a proxy that it cannot stand for
@@ -214,6 +217,11 @@ def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Grap
     if not same_outputs(expected, outputs):
         return "its trace gives other outputs"
     return found
+
+
+def _constants(net: fx.GraphModule) -> list[Tensor]:
+    """The tensors that a forward pass made while it was traced."""
+    return [getattr(net, str(node.target)) for node in net.graph.nodes if str(node.target).startswith(CONSTANT)]
 
 
 def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
@@ -258,7 +266,8 @@ def _left_out(net: nn.Module, example: Arguments | None) -> dict[str, Any]:
 
 def _random_states() -> list[Any]:
     on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    return [random.getstate(), *(state.tolist() for state in (torch.get_rng_state(), *on_gpus))]
+    of_numpy = pickle.dumps(np.random.get_state(legacy=False))  # which holds an array: no one truth to compare by
+    return [random.getstate(), of_numpy, *(state.tolist() for state in (torch.get_rng_state(), *on_gpus))]
 
 
 @contextmanager
@@ -341,10 +350,10 @@ def written(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
     return node.all_input_nodes[0] if in_place else None
 
 
-def same_outputs(expected: list[Tensor], outputs: list[Tensor]) -> bool:
+def same_outputs(expected: list[Tensor], outputs: list[Tensor], *, rtol: float = 1e-4, atol: float = 1e-5) -> bool:
     """Whether two runs gave the same tensors, up to rounding."""
     return len(expected) == len(outputs) and all(
-        a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
+        (a.shape, a.dtype) == (b.shape, b.dtype) and torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
         for a, b in zip(expected, outputs, strict=True)
     )
 
