@@ -1,6 +1,5 @@
 import copy
 import pickle
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -313,24 +312,61 @@ def test_a_place_that_fits_beside_one_that_does_not() -> None:
     assert len(q_metric_relus(converted)) == 1
 
 
-def test_an_in_place_relu_whose_input_is_used_again() -> None:
-    class Reused(nn.Module):
-        def __init__(self, times: int) -> None:
-            super().__init__()
-            self.linear, self.relu, self.times = nn.Linear(3, 3), nn.ReLU(inplace=True), times
+class Reused(nn.Module):
+    """The input of its in-place ReLU is used again, in a way of its own."""
 
-        def forward(self, x: Tensor) -> Tensor:
-            z = self.linear(x)
-            for _ in range(self.times):
-                self.relu(z)
-            return z
+    def __init__(self, use: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.linear, self.relu, self.use = nn.Linear(3, 3), nn.ReLU(inplace=True), use
 
-    # A module swap cannot change what later uses of z mean, so it says so; a traced network can.
-    with pytest.warns(UserWarning, match="outputs differ"):
-        detrame.convert(Reused(1), torch.randn(4, 3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        detrame.convert(Reused(2), torch.randn(4, 3))
+    def forward(self, x: Tensor) -> Tensor:
+        return self.use(self.relu, self.linear(x))
+
+
+def alone(relu: nn.Module, z: Tensor) -> Tensor:
+    relu(z)
+    return z
+
+
+def again(relu: nn.Module, z: Tensor) -> Tensor:
+    relu(relu(z) - 0.1)
+    return z
+
+
+def branching(relu: nn.Module, z: Tensor) -> Tensor:
+    return z + relu(z) if z.numel() else z.sum(0)
+
+
+def in_part(relu: nn.Module, z: Tensor) -> Tensor:
+    relu(z[:, :2])
+    return z
+
+
+@pytest.mark.parametrize("use", [alone, again, lambda relu, z: z + relu(z)])
+def test_an_in_place_relu_whose_input_is_used_again(use: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    net, x = Reused(use), torch.randn(4, 3)
+    converted = detrame.convert(net, x)  # a warning would be an error
+    assert left_in(converted) == []
+    torch.testing.assert_close(converted(x), net(x))
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize(("use", "reason"), [(branching, "cannot be traced"), (in_part, "gives other outputs")])
+def test_an_in_place_relu_that_only_itself_serves_is_left(use: Any, reason: str, inplace: bool) -> None:
+    net, x = Reused(use), torch.randn(4, 3)
+    expected = net(x)
+    with pytest.warns(UserWarning, match=f"relu: what in-place ReLUs change is used again, and .*{reason}"):
+        converted = detrame.convert(net, x, inplace=inplace)
+    assert [entry.where for entry in left_in(converted)] == ["relu"]
+    assert torch.equal(converted(x), expected)
+    assert converted.relu.inplace  # type: ignore[union-attr]
+
+
+def test_a_network_that_is_random_in_evaluation_is_converted_with_a_warning() -> None:
+    net = Reused(lambda relu, z: relu(z + torch.rand(3)))
+    with pytest.warns(UserWarning, match="outputs differ on the example: is it random in eval mode"):
+        converted = detrame.convert(net, torch.randn(4, 3))
+    assert len(q_metric_relus(converted)) == 1
 
 
 def test_several_arguments_half_precision_and_autocast() -> None:

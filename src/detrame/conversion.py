@@ -2,8 +2,8 @@
 
 One run of an example finds every ReLU call, the tensor it acts on and the last convolution or linear layer upstream
 of it. ReLU modules called once are exchanged where they stand, so that the network keeps its class. Where a ReLU is a
-function call, or one module serves in several places, the forward pass is traced (torch.fx) and each place gets its
-own Q-Metric ReLU. What neither way reaches is listed in ``unconverted``.
+function call, one module serves in several places, or what an in-place one changes is used again, the forward pass is
+traced (torch.fx) and each place gets its own Q-Metric ReLU. What neither way reaches is listed in ``unconverted``.
 """
 
 import copy
@@ -54,8 +54,8 @@ def convert(
     of the last convolution upstream (an even size k becomes k - 1; without one it is 1).
 
     Args:
-        model: any network; one whose forward pass torch.fx can trace if ReLU is called as a function, or if one
-            nn.ReLU serves in several places.
+        model: any network; one whose forward pass torch.fx can trace if ReLU is called as a function, if one nn.ReLU
+            serves in several places, or if the input of an in-place one is used again.
         example_input: what the network is called with: a tensor, a tuple of arguments, or a dict of named ones.
         iterations: of each Q-Metric ReLU.
         inplace: share modules and parameters with `model`; where no trace is needed, `model` itself is changed and
@@ -72,15 +72,12 @@ def convert(
     net = nn.Sequential(model) if isinstance(model, nn.ReLU) else model
     net = net if inplace else copy.deepcopy(net)
     calls, expected = run(net, example)
-    traced = trace(net, example, expected) if _needs_tracing(calls) else None
-    if isinstance(traced, fx.GraphModule):
-        converted = Converted(traced, traced.graph)
-        converted.training = net.training
-        _keep_unused(net, converted)
-        unconverted = _rewrite_graph(converted, run_graph(converted, example), iterations)
-        net = converted
+    in_place = _needed_in_place(net, example, calls, expected)
+    traced = _rewritten(net, example, expected, iterations) if in_place or _needs_tracing(calls) else None
+    if isinstance(traced, tuple):
+        net, unconverted = traced
     else:
-        unconverted = _exchange_modules(net, calls, iterations, why_not_traced=traced)
+        unconverted = _exchange_modules(net, calls, in_place, iterations, why_not_traced=traced)
     unconverted += _unseen(net, {call.module for call in calls})
     net.unconverted = unconverted  # type: ignore[assignment]  # a plain list, neither parameter nor module
     if not calls and not unconverted:
@@ -103,16 +100,46 @@ def _needs_tracing(calls: list[Call]) -> bool:
     return not all(map(is_relu, modules)) or len(set(modules)) < len(modules)
 
 
+def _needed_in_place(net: nn.Module, example: Arguments, calls: list[Call], expected: list[Tensor]) -> set[nn.ReLU]:
+    """The in-place ReLU modules, if the outputs would be others without: what they change is used again then."""
+    relus = {call.module for call in calls if isinstance(call.module, nn.ReLU) and call.module.inplace}
+    if not relus:
+        return relus
+    for relu in relus:
+        relu.inplace = False
+    try:
+        _, outputs = run(net, example)
+    finally:
+        for relu in relus:
+            relu.inplace = True
+    if same_outputs(expected, outputs):
+        return set()
+    random = not same_outputs(expected, run(net, example)[1])
+    return set() if random else relus
+
+
+def _rewritten(
+    net: nn.Module, example: Arguments, expected: list[Tensor], iterations: int
+) -> tuple[Converted, list[Unconverted]] | str:
+    """The network's trace, converted, with the called ReLUs that are left; or the reason why there is none."""
+    traced = trace(net, example, expected)
+    if isinstance(traced, str):
+        return traced
+    converted = Converted(traced, traced.graph)
+    converted.training = net.training
+    _keep_unused(net, converted)
+    unconverted = _rewrite_graph(converted, run_graph(converted, example), iterations)
+    if not same_outputs(expected, run(converted, example)[1]):  # as where a view is written in place
+        return "its trace, converted, gives other outputs"
+    return converted, unconverted
+
+
 def _report(unconverted: list[Unconverted], same: bool) -> None:
     if unconverted:
         lines = "; ".join(map(str, unconverted))
         warnings.warn(f"{len(unconverted)} ReLU left unconverted: {lines}", stacklevel=3)
     if not same:
-        warnings.warn(
-            "the converted network's outputs differ on the example: it is random in eval mode, or the input of an "
-            "in-place ReLU is used again (set inplace=False there)",
-            stacklevel=3,
-        )
+        warnings.warn("the converted network's outputs differ on the example: is it random in eval mode?", stacklevel=3)
 
 
 def _activation(call: Call, iterations: int) -> QMetricReLU | str:
@@ -138,9 +165,9 @@ def _activation(call: Call, iterations: int) -> QMetricReLU | str:
 
 
 def _exchange_modules(
-    net: nn.Module, calls: list[Call], iterations: int, *, why_not_traced: str | None
+    net: nn.Module, calls: list[Call], in_place: set[nn.ReLU], iterations: int, *, why_not_traced: str | None
 ) -> list[Unconverted]:
-    """Exchange every nn.ReLU that is called once; return the called ReLUs that are left."""
+    """Exchange every nn.ReLU that is called once, but those `in_place`; return the called ReLUs that are left."""
     unconverted = []
     uses = Counter(call.module for call in calls)
     for call in calls:
@@ -148,6 +175,9 @@ def _exchange_modules(
             unconverted.append(Unconverted(call.path or "forward", f"a function call, and {why_not_traced}"))
         elif uses[call.module] > 1:
             unconverted.append(Unconverted(call.path, f"one module in several places, and {why_not_traced}"))
+        elif call.module in in_place:
+            reason = f"what in-place ReLUs change is used again, and {why_not_traced}"
+            unconverted.append(Unconverted(call.path, reason))
         elif owner := _fused_owner(net, call.path):
             unconverted.append(Unconverted(call.path, f"inside {owner}, whose fused inference would pass it by"))
         elif isinstance(activation := _activation(call, iterations), str):
