@@ -424,6 +424,59 @@ def test_a_traced_network_can_be_copied_with_its_list() -> None:
         assert torch.equal(twin(IMAGES), converted(IMAGES))
 
 
+class Stateful(nn.Module):
+    """A block with every kind of state, used and not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.unused = nn.Linear(3, 3), nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        self.spare = nn.Parameter(torch.zeros(1))
+        self.plain = torch.ones(3)
+        self.scale: Tensor
+        self.shift: Tensor
+        self.register_buffer("scale", torch.ones(3))
+        self.register_buffer("shift", torch.zeros(3), persistent=False)
+        self.register_buffer("count", torch.zeros(1))
+        self.register_buffer("cache", torch.zeros(1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.linear(x) * self.plain * self.scale + self.shift)
+
+
+class Shared(nn.Module):
+    """A block under three names, one of them in a list that the forward pass does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.relu = Stateful(), nn.ReLU()
+        self.again, self.blocks, self.activation = self.block, nn.ModuleList([self.block]), self.relu
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.activation(self.again(self.block(x)))
+        return out
+
+
+@pytest.mark.parametrize("copied", [lambda net: net, copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_a_traced_network_keeps_the_whole_state(copied: Callable[[nn.Module], nn.Module]) -> None:
+    net = Shared().eval()
+    net.block.linear.train()
+    converted = copied(detrame.convert(net, torch.randn(4, 3)))
+    added = {
+        name for name, _ in converted.named_parameters() if name.rpartition(".")[2] in ("coupling", "gain", "threshold")
+    }
+    assert len(added) == 9
+    assert set(converted.state_dict()) - added == set(net.state_dict())
+    assert {name for name, _ in net.named_buffers()} <= {name for name, _ in converted.named_buffers()}
+    assert converted.again is converted.block
+    assert not any(isinstance(module, nn.ReLU) for module in converted.modules())
+    assert {module for module in converted.modules() if module.training} == {converted.get_submodule("block.linear")}
+    with torch.no_grad():
+        net.block.linear.weight.fill_(2)
+    converted.load_state_dict(net.state_dict(), strict=False)
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(converted(x), net(x))
+
+
 def test_stochastic_depth_is_not_frozen_by_a_trace() -> None:
     class Stochastic(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

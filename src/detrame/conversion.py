@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
 from detrame.errors import check_count, check_type
-from detrame.tracing import CONSTANT, Arguments, Call, is_relu, run, run_graph, same_outputs, trace, written
+from detrame.tracing import Arguments, Call, is_relu, run, run_graph, same_outputs, trace, written
 
 
 class Unconverted(NamedTuple):
@@ -33,10 +33,18 @@ class Unconverted(NamedTuple):
 class Converted(fx.GraphModule):
     """A converted network whose forward pass had to be traced."""
 
+    def _kept(self) -> dict[str, Any]:
+        """What the copies of a GraphModule leave behind where its graph does not use it."""
+        names = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training", "unconverted")
+        return {name: vars(self)[name] for name in names}
+
     def __deepcopy__(self, memo: Any) -> fx.GraphModule:
         twin = super().__deepcopy__(memo)
-        twin.unconverted = self.unconverted  # a GraphModule's copy leaves plain attributes behind
+        vars(twin).update(copy.deepcopy(self._kept(), memo))
         return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), self._kept()
 
 
 def convert(
@@ -126,8 +134,7 @@ def _rewritten(
     if isinstance(traced, str):
         return traced
     converted = Converted(traced, traced.graph)
-    converted.training = net.training
-    _keep_unused(net, converted)
+    _keep_state(net, converted)
     unconverted = _rewrite_graph(converted, run_graph(converted, example), iterations)
     if not same_outputs(expected, run(converted, example)[1]):  # as where a view is written in place
         return "its trace, converted, gives other outputs"
@@ -207,21 +214,36 @@ def _unseen(net: nn.Module, called: set[nn.Module]) -> list[Unconverted]:
     return unseen
 
 
-def _keep_unused(net: nn.Module, converted: Converted) -> None:
-    """Give the graph what its forward pass does not use, so that a state_dict of the original still fits."""
-    kept = {name for name, _ in converted.named_modules()}
-    for name, module in net.named_modules():
-        if name not in kept and not any(True for _ in module.children()):
-            converted.add_submodule(name, module)
-    for name, parameter in net.named_parameters(recurse=False):
-        if not hasattr(converted, name):
-            converted.register_parameter(name, parameter)
-    for name, buffer in net.named_buffers(recurse=False):
-        if not hasattr(converted, name):
-            converted.register_buffer(name, buffer, persistent=name not in net._non_persistent_buffers_set)
-    for name, _ in list(converted.named_buffers(recurse=False)):
-        if name.startswith(CONSTANT):  # no state of its own
-            converted._non_persistent_buffers_set.add(name)
+def _keep_state(net: nn.Module, converted: Converted) -> None:
+    """Give the graph all modules under all their names, used or not, so that a state_dict of the original still fits.
+
+    A module that the graph looks into is an empty one there, and gets what it had of its own.
+    """
+    there = {name for name, _ in converted.named_modules(remove_duplicate=False)}
+    twins: dict[nn.Module, nn.Module] = {}
+    for name, module in net.named_modules(remove_duplicate=False):
+        if module in twins and is_relu(module):
+            continue  # it has no state, and each of its places gets a module of its own
+        if name not in there:
+            new = nn.Module() if any(True for _ in module.children()) else module
+            converted.add_submodule(name, twins.get(module, new))
+        twin = converted.get_submodule(name)
+        twins.setdefault(module, twin)
+        if twin is not module:
+            _give_own(module, twin)
+
+
+def _give_own(module: nn.Module, twin: nn.Module) -> None:
+    """Give the twin of a module its parameters, buffers and mode; tensors that were no state of it stay none."""
+    twin.training = module.training
+    for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+        if not hasattr(twin, name):
+            twin.register_parameter(name, parameter)
+    for name, buffer in module.named_buffers(recurse=False, remove_duplicate=False):
+        if not hasattr(twin, name):
+            twin.register_buffer(name, buffer)
+    persistent = set(module._buffers) - module._non_persistent_buffers_set
+    twin._non_persistent_buffers_set = set(twin._buffers) - persistent
 
 
 def _rewrite_graph(net: Converted, calls: dict[fx.Node, list[Call]], iterations: int) -> list[Unconverted]:
