@@ -646,6 +646,15 @@ def test_named_arguments_and_examples_with_a_history() -> None:
     assert len(q_metric_relus(detrame.convert(Named(), {"x": grown}))) == 1
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_on_the_meta_device(name: str) -> None:
+    with torch.device("meta"):
+        converted = detrame.convert(NETWORKS[name](), torch.empty_like(IMAGES, device="meta"))
+    assert left_in(converted) == []
+    assert kernels(converted) == kernels(detrame.convert(NETWORKS[name](), IMAGES))
+    assert all(parameter.is_meta for parameter in converted.parameters())
+
+
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
         detrame.convert(sequential(), IMAGES, iterations=0)

@@ -118,7 +118,7 @@ class Origins:
         origin = self._of.get(id(tensor))
         if origin is None or origin.axis is None:
             return tensor.detach().to("cpu", copy=True)
-        numbers = torch.arange(origin.shape[origin.axis], dtype=torch.float64)
+        numbers = torch.arange(origin.shape[origin.axis], dtype=torch.float64, device="cpu")
         return numbers.view(-1, *[1] * (-1 - origin.axis)).expand(origin.shape).contiguous()
 
 
