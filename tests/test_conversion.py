@@ -646,6 +646,14 @@ def test_named_arguments_and_examples_with_a_history() -> None:
     assert len(q_metric_relus(detrame.convert(Named(), {"x": grown}))) == 1
 
 
+@pytest.mark.parametrize("net", [sequential(), Residual()])
+def test_a_network_converted_in_inference_mode_can_be_trained(net: nn.Module) -> None:
+    with torch.inference_mode():
+        converted = detrame.convert(net, IMAGES.clone())
+    converted(IMAGES).sum().backward()
+    assert all(parameter.grad is not None for parameter in converted.parameters())
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_on_the_meta_device(name: str) -> None:
     with torch.device("meta"):

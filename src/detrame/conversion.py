@@ -77,21 +77,22 @@ def convert(
     check_count("iterations", iterations)
     _check_model(model)
     example = Arguments.of(example_input)
-    net = nn.Sequential(model) if isinstance(model, nn.ReLU) else model
-    net = net if inplace else copy.deepcopy(net)
-    calls, expected = run(net, example)
-    in_place = _needed_in_place(net, example, calls, expected)
-    traced = _rewritten(net, example, expected, iterations) if in_place or _needs_tracing(calls) else None
-    if isinstance(traced, tuple):
-        net, unconverted = traced
-    else:
-        unconverted = _exchange_modules(net, calls, in_place, iterations, why_not_traced=traced)
-    unconverted += _unseen(net, {call.module for call in calls})
-    net.unconverted = unconverted  # type: ignore[assignment]  # a plain list, neither parameter nor module
-    if not calls and not unconverted:
-        warnings.warn("the network has no ReLU: nothing was converted", stacklevel=2)
-    _report(unconverted, same_outputs(expected, run(net, example)[1]))
-    return net
+    with torch.inference_mode(False):  # or the parameters made here, and copies of the network's, could not be trained
+        net = nn.Sequential(model) if isinstance(model, nn.ReLU) else model
+        net = net if inplace else copy.deepcopy(net)
+        calls, expected = run(net, example)
+        in_place = _needed_in_place(net, example, calls, expected)
+        traced = _rewritten(net, example, expected, iterations) if in_place or _needs_tracing(calls) else None
+        if isinstance(traced, tuple):
+            net, unconverted = traced
+        else:
+            unconverted = _exchange_modules(net, calls, in_place, iterations, why_not_traced=traced)
+        unconverted += _unseen(net, {call.module for call in calls})
+        net.unconverted = unconverted  # type: ignore[assignment]  # a plain list, neither parameter nor module
+        if not calls and not unconverted:
+            warnings.warn("the network has no ReLU: nothing was converted", stacklevel=2)
+        _report(unconverted, same_outputs(expected, run(net, example)[1]))
+        return net
 
 
 def _check_model(model: nn.Module) -> None:
