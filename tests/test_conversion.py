@@ -538,6 +538,8 @@ def test_recurrent_layers_are_listed() -> None:
 
     with pytest.warns(UserWarning, match="rnn: a recurrent layer computes its ReLU itself"):
         detrame.convert(Recurrent(), torch.randn(2, 5, 3))
+    with pytest.warns(UserWarning, match="left unconverted: the network: a recurrent layer"):
+        detrame.convert(Recurrent().rnn, torch.randn(2, 5, 3))
 
 
 def test_a_linear_layer_whose_output_is_made_an_image() -> None:

@@ -213,7 +213,7 @@ def _unseen(net: nn.Module, called: set[nn.Module]) -> list[Unconverted]:
         if isinstance(module, nn.ReLU) and module not in called:
             unseen.append(Unconverted(name, "no call of it was seen in the example's run"))
         if isinstance(module, nn.RNNBase | nn.RNNCell) and getattr(module, "nonlinearity", None) == "relu":
-            unseen.append(Unconverted(name, "a recurrent layer computes its ReLU itself"))
+            unseen.append(Unconverted(name or "the network", "a recurrent layer computes its ReLU itself"))
     return unseen
 
 
