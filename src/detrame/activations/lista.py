@@ -19,8 +19,9 @@ class LISTA(CoupledReLU):
     :math:`U \ge 0` it is the shifted ReLU. Beside :class:`QMetricReLU`, the coupling acts on the code alone and not on
     :math:`U - Z`, it may have a diagonal, and there is no gain and no constraint.
 
-    As built (S = 0, b = 0) it computes exactly ReLU. Arguments and shapes are those of :class:`CoupledReLU`, with
-    ``coupling (C, C / groups, *kernel)`` for S and ``threshold (C,)`` for b; the output has the input's shape.
+    As built (S = 0, b = 0) it computes exactly ReLU of finite input. Arguments and shapes are those of
+    :class:`CoupledReLU`, with ``coupling (C, C / groups, *kernel)`` for S and ``threshold (C,)`` for b; the output has
+    the input's shape.
     """
 
     threshold: nn.Parameter

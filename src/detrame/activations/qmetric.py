@@ -47,7 +47,8 @@ class QMetricReLU(CoupledReLU):
     .. math:: U_{t+1} = \mathrm{ReLU}\bigl(h \odot Z + \tilde W (U_t - Z) - b\bigr), \quad U_0 = 0
 
     with the constraints diag(coupling) = 0, gain in [0, 1] and threshold >= 0, which :func:`project_` restores after
-    an optimiser step (:func:`project_after` does it every time). As built it computes exactly ReLU.
+    an optimiser step (:func:`project_after` does it every time). As built it computes exactly ReLU of finite input; an
+    infinity times its coupling of 0 is NaN.
 
     Args:
         channels: C, on the last axis for ``dim=0``, on axis 1 otherwise.

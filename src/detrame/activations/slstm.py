@@ -43,9 +43,9 @@ class SLSTM(CoupledReLU):
     gates look at Z, which is what an activation sees of X; the shrinkage is the non-negative half of the published one.
 
     It starts where LISTA does, at :math:`C_0 = Z, U_0 = \mathrm{ReLU}(Z - b)`, with every parameter 0: both gates are
-    then one half, :math:`C_t = Z`, and as built it computes exactly ReLU. Arguments and shapes are those of
-    :class:`CoupledReLU`, with ``coupling (C, C / groups, *kernel)`` for S, ``threshold (C,)`` for b, and two gates
-    (:class:`Gate`); the output has the input's shape.
+    then one half, :math:`C_t = Z`, and as built it computes exactly ReLU of finite input. Arguments and shapes are
+    those of :class:`CoupledReLU`, with ``coupling (C, C / groups, *kernel)`` for S, ``threshold (C,)`` for b, and two
+    gates (:class:`Gate`); the output has the input's shape.
     """
 
     threshold: nn.Parameter
