@@ -7,6 +7,7 @@ convolution over axis 1, zero-padded so that the size stays. Everything is read 
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,6 +69,30 @@ def diagonal(weight: Tensor) -> Tensor:
     for size in weight.shape[2:]:
         centre = centre.select(3, size // 2)
     return centre.diagonal(dim1=1, dim2=2)
+
+
+def zero_diagonal_(weight: Tensor) -> None:
+    """Set the diagonal to 0, in place."""
+    if hasattr(weight, "placements"):
+        _zero_sharded_diagonal_(weight)
+    else:
+        diagonal(weight).zero_()
+
+
+def _zero_sharded_diagonal_(weight: Any) -> None:
+    """The same for a DTensor, as FSDP2 makes of a parameter: a view of it would be a copy."""
+    from torch.distributed.tensor import DTensor  # here: not every build of PyTorch has it
+
+    mask = torch.zeros(weight.shape, dtype=torch.bool, device=weight.device)
+    diagonal(mask).fill_(True)
+    # Every process makes the whole mask and takes its part, so that nothing is sent.
+    replicated = DTensor.from_local(mask, weight.device_mesh)
+    weight.masked_fill_(replicated.redistribute(placements=weight.placements), 0)
+
+
+def local(values: Any) -> Tensor:
+    """What of a tensor this process holds, sharing its memory: the shard of a DTensor, and all of any other."""
+    return values.to_local() if hasattr(values, "placements") else values
 
 
 def add_diagonal(weight: Tensor, values: Tensor) -> Tensor:

@@ -158,10 +158,10 @@ def _project_together(modules: list[QMetricReLU]) -> None:
         return
     for module in modules:
         if module.zero_diagonal:
-            operators.diagonal(module.coupling).zero_()
+            operators.zero_diagonal_(module.coupling)
     # All layers at once: a GPU would take longer to start these than to do them.
-    gains: list[Tensor] = [module.gain for module in modules]
-    thresholds: list[Tensor] = [module.threshold for module in modules]
+    gains = [operators.local(module.gain) for module in modules]
+    thresholds = [operators.local(module.threshold) for module in modules]
     torch._foreach_clamp_min_(gains, 0)
     torch._foreach_clamp_max_(gains, 1)
     torch._foreach_clamp_min_(thresholds, 0)
