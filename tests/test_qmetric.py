@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
+from torch.nn.utils import parametrize, prune
 
 import detrame
 from detrame import QMetricReLU, operators
@@ -223,6 +224,37 @@ def test_a_subclass_projects_by_itself() -> None:
     for act, gain in zip(acts, (2, 1), strict=True):
         assert (operators.diagonal(act.coupling) == 0).all()
         assert act.gain.tolist() == [gain] * 4
+
+
+@pytest.mark.parametrize("name", ["coupling", "gain", "threshold"])
+def test_what_is_pruned_is_projected_and_grouped_alike(name: str) -> None:
+    act = spoilt()
+    twin = copy.deepcopy(act)
+    prune.random_unstructured(act, name, amount=1)
+    detrame.project_(nn.ModuleList([act, twin]))
+    for kept in ("coupling", "gain", "threshold"):
+        assert torch.equal(act.get_parameter(f"{kept}_orig" if kept == name else kept), twin.get_parameter(kept))
+    groups, expected = (detrame.parameter_groups(net) for net in (act, twin))
+    assert [len(group["params"]) for group in groups] == [len(group["params"]) for group in expected] == [1, 2]
+
+
+def test_what_is_parametrised_is_refused() -> None:
+    coupling, gain = QMetricReLU(4), QMetricReLU(4)
+    parametrize.register_parametrization(coupling, "coupling", nn.Tanh())
+    parametrize.register_parametrization(gain, "gain", nn.Sigmoid())
+    with pytest.raises(ValueError, match="cannot reach the coupling of a QMetricReLU, which is param"):
+        detrame.project_(coupling)
+    assert len(detrame.parameter_groups(coupling)) == 2  # a coupling is decayed, whatever is made of it
+    for call in (detrame.project_, detrame.parameter_groups):
+        with pytest.raises(ValueError, match="cannot reach the gain of a QMetricReLU, which is param"):
+            call(gain)
+
+
+def test_a_coupling_that_is_flattened_is_refused() -> None:
+    act = QMetricReLU(4)
+    act.coupling = nn.Parameter(act.coupling.detach().flatten())  # as FSDP1 does with use_orig_params=True
+    with pytest.raises(ValueError, match="parametrised or flattened"):
+        detrame.project_(act)
 
 
 def test_project_after_every_step_until_removed() -> None:

@@ -104,7 +104,7 @@ class QMetricReLU(CoupledReLU):
 
     def undecayed(self) -> list[nn.Parameter]:
         """The parameters that weight decay would only distort: gain and threshold."""
-        return [self.gain, self.threshold]
+        return [_kept(self, "gain"), _kept(self, "threshold")]
 
     @property
     def capturable(self) -> bool:
@@ -124,6 +124,17 @@ class QMetricReLU(CoupledReLU):
         if self.tolerance is not None:
             parts.append(f"tolerance={self.tolerance}")
         return ", ".join(parts)
+
+
+def _kept(module: QMetricReLU, name: str) -> nn.Parameter:
+    """The parameter with the values of `name`, which pruning gives another name; a ValueError if there is none."""
+    parameter = module._parameters.get(name, module._parameters.get(f"{name}_orig"))
+    if parameter is None or parameter.ndim < (2 if name == "coupling" else 1):
+        raise ValueError(
+            f"project_ and parameter_groups cannot reach the {name} of a QMetricReLU, which is parametrised or "
+            "flattened: undo that (FSDP2 flattens nothing), or override project_ and undecayed in a subclass"
+        )
+    return parameter
 
 
 def q_metric_relus(model: nn.Module) -> list[QMetricReLU]:
@@ -158,10 +169,10 @@ def _project_together(modules: list[QMetricReLU]) -> None:
         return
     for module in modules:
         if module.zero_diagonal:
-            operators.zero_diagonal_(module.coupling)
+            operators.zero_diagonal_(_kept(module, "coupling"))
     # All layers at once: a GPU would take longer to start these than to do them.
-    gains = [operators.local(module.gain) for module in modules]
-    thresholds = [operators.local(module.threshold) for module in modules]
+    gains = [operators.local(_kept(module, "gain")) for module in modules]
+    thresholds = [operators.local(_kept(module, "threshold")) for module in modules]
     torch._foreach_clamp_min_(gains, 0)
     torch._foreach_clamp_max_(gains, 1)
     torch._foreach_clamp_min_(thresholds, 0)
