@@ -286,6 +286,12 @@ def test_parameter_groups_decay_all_but_gain_and_threshold() -> None:
     assert len(detrame.parameter_groups(nn.Linear(2, 2))) == 1
 
 
+@pytest.mark.parametrize("kind", [detrame.LISTA, detrame.SLSTM])
+def test_parameter_groups_decay_all_of_lista_and_slstm(kind: type[nn.Module]) -> None:
+    (decayed,) = detrame.parameter_groups(kind(4))  # as in the runs whose results are stored
+    assert len(decayed["params"]) == len(list(kind(4).parameters()))
+
+
 @pytest.mark.parametrize("weight_decay", [-1, float("nan"), float("inf")])
 def test_a_weight_decay_that_is_none(weight_decay: float) -> None:
     with pytest.raises(ValueError, match="weight_decay must be finite and >= 0, got"):

@@ -190,11 +190,12 @@ def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
 
 
 def parameter_groups(model: nn.Module, weight_decay: float = 5e-4) -> list[dict[str, Any]]:
-    """Parameter groups for an optimiser: `weight_decay` on everything but gain and threshold.
+    """Parameter groups for an optimiser: `weight_decay` on everything but gain and threshold of Q-Metric ReLUs.
 
     Decay would pull the gain from 1 and the threshold to 0, where neither is small by nature; so with the learned
-    sparsity, damping and shift of a dictionary layer. Parameters that need no gradient are left out, and so is an
-    empty group.
+    sparsity, damping and shift of a dictionary layer. The threshold of :class:`LISTA` and of :class:`SLSTM`, which is
+    under no constraint, is decayed as every other parameter. Parameters that need no gradient are left out, and so is
+    an empty group.
     """
     check_type("model", model, nn.Module, "an nn.Module")
     check_number("weight_decay", weight_decay)

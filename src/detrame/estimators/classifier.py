@@ -41,7 +41,7 @@ class DeTraMeClassifier(NetworkClassifier):
         activation: "qmetric" (unless said), "relu" or another the library knows by name; a dictionary network, as
             "ddl3", takes none.
         iterations: T of each Q-Metric ReLU.
-        learning_rate, weight_decay: of AdamW; gain and threshold are not decayed.
+        learning_rate, weight_decay: of AdamW; see :func:`detrame.parameter_groups` for what is not decayed.
         batch_size: samples a step, or "auto": all of up to 256 samples, otherwise 128.
         max_iter: the most epochs.
         tol, n_iter_no_change: stop after so many epochs in which the best training loss (with `early_stopping`, the

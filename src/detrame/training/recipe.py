@@ -24,7 +24,7 @@ class Recipe:
         dataset: its name; `split_seed` draws the split of one that comes without (digits).
         epochs, batch_size: how long, and by how many images a step.
         lr: the learning rate, multiplied by `lr_factor` after each of the epochs in `lr_milestones`.
-        momentum, nesterov, weight_decay: of SGD; gain and threshold are not decayed.
+        momentum, nesterov, weight_decay: of SGD; see :func:`detrame.parameter_groups` for what is not decayed.
         crop_padding, reflect, flip: the augmentation: random crops of images with a border of so many pixels, of the
             mean colour or, with `reflect`, mirrored at the edge; random mirrors.
         normalise: whether the network subtracts the mean and divides by the std of the training pixels.

@@ -29,7 +29,7 @@ class Step:
     Args:
         model: on its device; in training mode from here on. On a GPU its dropout is drawn by the seed that PyTorch's
             default generator has now.
-        momentum, nesterov, weight_decay: of SGD; gain and threshold are not decayed.
+        momentum, nesterov, weight_decay: of SGD; see :func:`detrame.parameter_groups` for what is not decayed.
         fused: whether a GPU may take the fused forward and backward passes instead of the plain ones.
     """
 
