@@ -344,6 +344,10 @@ def test_bad_arguments(arguments: dict[str, object], complaint: str) -> None:
         ({"kernel_size": 3.0}, "kernel_size must be an int, got 3.0"),
         ({"kernel_size": True}, "kernel_size must be an int, got True"),
         ({"iterations": 1.5}, "iterations must be an int, got 1.5"),
+        ({"dim": 2.0}, "dim must be an int, got 2.0"),
+        ({"tolerance": "a"}, "tolerance must be a number, got 'a'"),
+        ({"dtype": torch.complex64}, r"dtype must be a real floating-point type, got torch.complex64"),
+        ({"dtype": torch.int64}, r"dtype must be a real floating-point type, got torch.int64"),
     ],
 )
 def test_arguments_of_a_wrong_type(arguments: dict[str, object], complaint: str) -> None:
@@ -353,6 +357,12 @@ def test_arguments_of_a_wrong_type(arguments: dict[str, object], complaint: str)
 
 def test_a_numpy_integer_is_an_integer() -> None:
     assert QMetricReLU(np.int64(4), iterations=np.int64(3)).iterations == 3  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_a_kernel_size_in_an_array_or_a_tensor(kind: Any) -> None:
+    assert QMetricReLU(4, kind([1, 3])).coupling.shape == (4, 4, 1, 3)
+    assert QMetricReLU(4, kind(5)).coupling.shape == (4, 4, 5, 5)
 
 
 def test_an_input_of_another_dtype() -> None:

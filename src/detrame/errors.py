@@ -58,6 +58,9 @@ def check_count(name: str, value: int, minimum: int = 1) -> int:
 
 
 def check_tolerance(tolerance: float | None) -> None:
-    """Raise a ValueError unless `tolerance` is None or a number >= 0."""
-    if tolerance is not None and not tolerance >= 0:
+    """A TypeError or ValueError unless `tolerance` is None or a number >= 0."""
+    if tolerance is None:
+        return
+    check_number("tolerance", tolerance)
+    if not tolerance >= 0:
         raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from detrame.errors import check_count
 
@@ -39,6 +40,8 @@ class CoupledReLU(nn.Module):
     ) -> None:
         super().__init__()
         self.iterations = check_count("iterations", iterations)
+        if isinstance(dtype, torch.dtype) and not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a real floating-point type, got {dtype}")
         shape = _coupling_shape(channels, kernel_size, dim, groups)
         self.coupling = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
 
@@ -59,13 +62,15 @@ class CoupledReLU(nn.Module):
 
 
 def _coupling_shape(channels: int, kernel_size: int | Sequence[int] | None, dim: int, groups: int) -> tuple[int, ...]:
-    if dim not in (0, 1, 2, 3):
+    if check_count("dim", dim, minimum=0) > 3:
         raise ValueError(f"dim must be 0 (feature vectors), 1, 2 or 3 (convolutions), got {dim!r}")
     channels, groups = check_count("channels", channels), check_count("groups", groups)
     if channels % groups:
         raise ValueError(f"groups must divide channels, got groups={groups} for {channels} channels")
     if dim == 0 and kernel_size is not None:
         raise ValueError(f"dim=0 acts on feature vectors and takes no kernel_size, got {kernel_size!r}")
+    if isinstance(kernel_size, np.ndarray | Tensor):
+        kernel_size = kernel_size.tolist()
     sizes = [3 if kernel_size is None else kernel_size] * dim if not isinstance(kernel_size, Sequence) else kernel_size
     kernel = [check_count("kernel_size", size) for size in sizes]
     if len(kernel) != dim:
