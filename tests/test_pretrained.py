@@ -60,6 +60,7 @@ def test_networks_there_are_no_weights_of(exported: Path) -> None:
         ("width", 0.5, "1.0"),
         ("norm", None, "'batch'"),
         ("mean", (0.5, 0.5, 0.5), r"\[0.49"),
+        ("mean", 0.5, r"\[0.49"),
     ],
 )
 def test_an_option_that_contradicts_the_trained_network_is_refused(option: str, asked: object, trained: str) -> None:

@@ -100,7 +100,20 @@ def _factory(name: str, activation: str | ActivationFactory, iterations: int) ->
         if activation != DICTIONARY:
             raise ValueError(f"{name} takes no activation, its layers give codes; got {activation!r}: leave it out")
         return lambda channels, kernel_size: nn.Identity()
-    return activation_factory(activation, iterations=iterations) if isinstance(activation, str) else activation
+    if isinstance(activation, str):
+        return activation_factory(activation, iterations=iterations)
+    _check_factory(activation)
+    return activation
+
+
+def _check_factory(activation: object) -> None:
+    """A TypeError for what is none, and for PyTorch's own classes, which would take the channels for something else."""
+    of_pytorch = isinstance(activation, type) and activation.__module__.startswith("torch.nn.")
+    if of_pytorch or isinstance(activation, nn.Module) or not callable(activation):
+        raise TypeError(
+            "activation must be a name or a factory of channels and kernel_size, as `lambda channels, kernel_size: "
+            f"nn.ReLU()`, got {getattr(activation, '__name__', type(activation).__name__)}"
+        )
 
 
 def _pretrained(
@@ -112,7 +125,8 @@ def _pretrained(
     tensors, metadata = read_pretrained(name, activation, dataset)
     for option, value in said.items():
         trained = metadata["options"][option]
-        asked = [float(number) for number in value] if option in ("mean", "std") else value
+        by_channel = option in ("mean", "std") and hasattr(value, "__len__")
+        asked = [float(number) for number in value] if by_channel else value
         if asked != trained and (activation, option) != ("relu", "iterations"):  # ReLU has none
             raise ValueError(
                 f"{option}={asked!r} was asked, but the trained {name} {activation} on {dataset} has "

@@ -23,6 +23,7 @@ class Family:
     dictionary: bool
 
 
+DIGITS = 4  # of a number in a name: more layers than any network has
 _FAMILIES: list[Family] = []
 
 
@@ -63,5 +64,7 @@ def build(name: str, options: Options) -> nn.Module:
 def _find(name: str) -> tuple[Family, list[int]]:
     for family in _FAMILIES:
         if match := family.pattern.fullmatch(str(name)):
+            if any(len(number) > DIGITS for number in match.groups()):
+                raise ValueError(f"{name} is no network that can be built: its numbers have at most {DIGITS} digits")
             return family, [int(number) for number in match.groups()]
     raise unknown("model", name, [*listed_names(), *listed_names(dictionary=True)])
