@@ -32,6 +32,13 @@ def test_gradients(structure: str, iterations: int) -> None:
     assert torch.autograd.gradcheck(partial(q_metric_relu, iterations=iterations), arguments)
 
 
+def test_gain_and_threshold_of_another_dtype_are_converted_alike(structure: str) -> None:
+    z, coupling, gain, threshold = problem(structure, torch.float32)
+    expected = q_metric_relu(z, coupling, gain, threshold, 3)
+    torch.testing.assert_close(q_metric_relu(z, coupling, gain.double(), threshold, 3), expected)
+    torch.testing.assert_close(q_metric_relu(z, coupling, gain, threshold.double(), 3), expected)
+
+
 @pytest.mark.parametrize("structure", ["dense", "blocks", "conv1d", "conv2d, groups"])
 def test_double_backward(structure: str) -> None:
     arguments = [a.requires_grad_() for a in problem(structure)]

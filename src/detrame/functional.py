@@ -59,8 +59,8 @@ def q_metric_relu(
     Args:
         z: ``(..., C)`` for a coupling without kernel; ``(N, C, *size)``, with 1 to 3 axes in size, for one with.
         coupling: ``(C, C / groups, *kernel)``, kernel odd; :math:`\tilde W`.
-        gain: ``(C,)``; h.
-        threshold: ``(C,)``; b.
+        gain: ``(C,)``; h. It may be of another dtype, and is then converted.
+        threshold: ``(C,)``; b. Likewise.
         iterations: T, at least 1; with a `tolerance`, at most T are done.
         tolerance: stop once the largest change of a code is at most this share of the largest code. The number of
             iterations then depends on the data, so this is for eager inference.
@@ -89,7 +89,7 @@ def _iterated(
     watch: bool,
 ) -> list[Tensor]:
     """The code and, if they are watched, the residuals."""
-    coupled = operators.apply(coupling, z, threshold)
+    coupled = operators.apply(coupling, z, threshold.to(coupling.dtype))
     # Under autocast `coupled` is in half precision: follow it, or every code would be kept in both precisions.
     y = operators.per_channel(gain.to(coupled.dtype), coupling.ndim - 2) * z.to(coupled.dtype) - coupled
     u = y.relu()
