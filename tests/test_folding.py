@@ -150,8 +150,9 @@ class Tied(nn.Module):
         (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6, affine=False)), (9, 3)),
         (nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6, affine=False)), (2, 3, 5, 5)),
         (nn.Sequential(weight_norm(nn.Conv2d(3, 6, 3)), nn.BatchNorm2d(6)), (2, 3, 5, 5)),
+        (nn.Sequential(weight_norm(nn.Conv2d(3, 6, 3), "bias"), nn.BatchNorm2d(6)), (2, 3, 5, 5)),
     ],
-    ids=["tied", "tied with a norm", "no affine", "no affine, convolution", "weight norm"],
+    ids=["tied", "tied with a norm", "no affine", "no affine, convolution", "weight norm", "norm of the bias"],
 )
 def test_layers_of_others_that_fold_or_stay(net: nn.Module, shape: tuple[int, ...]) -> None:
     net, x = net.double(), torch.randn(shape, dtype=torch.float64)

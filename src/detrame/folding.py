@@ -87,7 +87,7 @@ def _linear_before(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
         return None
     before = node.args[0]
     linear = module_of(net, before)
-    if not isinstance(linear, Linear) or "weight" not in linear._parameters:  # a parametrisation computes it
+    if not isinstance(linear, Linear) or not {"weight", "bias"} <= linear._parameters.keys():  # one is computed
         return None
     alone = len(before.users) == 1 and uses(net, before) == uses(net, node) == 1
     return before if alone else None
