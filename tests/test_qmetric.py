@@ -132,6 +132,13 @@ def test_exports_with_a_free_batch_size(structure: str) -> None:
         torch.testing.assert_close(program.module()(inputs), act(inputs))
 
 
+def test_a_tolerance_is_not_for_export() -> None:
+    act, z = module("conv2d", tolerance=0.1)
+    with pytest.raises(ValueError, match=r"an exported program cannot: leave out tolerance=0.1"):
+        torch.export.export(act.eval(), (z,))
+    torch.export.export(act.train(), (z,))  # where it does nothing
+
+
 def test_symbolic_tracing_takes_it_whole(structure: str) -> None:
     act, z = module(structure)
     graph = fx.symbolic_trace(nn.Sequential(act, nn.Identity()))

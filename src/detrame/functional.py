@@ -112,6 +112,10 @@ def _needs_float64(z: Tensor, iterations: int, tolerance: float | None) -> bool:
     return many and z.dtype == torch.float32 and not torch.is_autocast_enabled(device) and device != "mps"
 
 
+def _exporting() -> bool:
+    return getattr(torch.compiler, "is_exporting", bool)()  # PyTorch 2.6 cannot tell
+
+
 def _largest(u: Tensor) -> Tensor:
     return u.detach().abs().amax() if u.numel() else u.new_zeros(())
 
@@ -123,6 +127,8 @@ def _check(
         check_type(name, value, Tensor, "a tensor")
     check_count("iterations", iterations)
     check_tolerance(tolerance)
+    if tolerance is not None and _exporting():
+        raise ValueError(f"a tolerance looks at the data, which an exported program cannot: leave out {tolerance=}")
     operators.check_weight(coupling, "coupling")
     operators.check_input(z, coupling)
     for name, vector in (("gain", gain), ("threshold", threshold)):
