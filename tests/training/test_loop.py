@@ -528,6 +528,24 @@ def test_damaged_runs_are_refused_with_the_file_s_name(finished: Run, tmp_path: 
         _ = load(damaged(finished, tmp_path / "7", "recipe.json", other)).model
 
 
+@pytest.mark.parametrize("name", ["run", "recipe.json", "environment.json", "weights.safetensors"])
+def test_a_run_without_the_permission_to_read_it_is_not_damaged(
+    finished: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != name)  # root may read it all
+    for read in (find, load):
+        with pytest.raises(Failure, match=rf"no permission to read \S*{name}: change it by chmod"):
+            read(finished.path)
+
+
+def test_a_run_that_cannot_be_written_into_says_what_to_do(tmp_path: Path) -> None:
+    run = plan(tiny(epochs=1), tmp_path / "run", device="cpu")
+    (run.path / ".lock").unlink()
+    (run.path / ".lock").mkdir()  # which not even root can write
+    with pytest.raises(Failure, match=r"cannot write into \S*run \(.*\): make it writable, or resume a copy of it"):
+        resume(run.path)
+
+
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     def unfinished(name: str, recipe: Recipe) -> Path:
         return plan(recipe, tmp_path / name, device="cpu").path

@@ -161,7 +161,11 @@ def _held(runs: Sequence[Run]) -> Iterator[None]:
     """Hold the folders of some runs, and give the random state back afterwards."""
     with ExitStack() as held:
         for run in runs:
-            held.enter_context(locked(run.path))
+            try:
+                held.enter_context(locked(run.path))
+            except OSError as error:
+                again = "make it writable, or resume a copy of it"
+                raise Failure(f"cannot write into {run.path} ({error.strerror}): {again}") from error
         held.enter_context(torch.random.fork_rng({_device(run) for run in runs if _device(run).type == "cuda"}))
         yield
 

@@ -10,6 +10,7 @@ weights.safetensors, result.json   when it is
 import dataclasses
 import fcntl
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -146,6 +147,7 @@ def load(path: str | Path) -> Run:
     A Failure says what is wrong with a folder that is none, or one that another version of detrame wrote.
     """
     path = Path(path)
+    _check_readable(path)
     if not (path / "recipe.json").is_file():
         raise Failure(f"{path} is not a run: it has no recipe.json")
     run = Run(path)
@@ -160,6 +162,7 @@ def find(path: str | Path) -> list[Run]:
     path = Path(path)
     if not path.is_dir():
         raise ValueError(f"{path} is not a folder: runs are made by `detrame train` and `detrame compare`")
+    _check_readable(path)
     if (path / "recipe.json").is_file():
         return [load(path)]
     # By what it has come to as well, so that a run which has lost its recipe is not left out in silence.
@@ -168,6 +171,14 @@ def find(path: str | Path) -> list[Run]:
     if not folders:
         raise ValueError(f"there is no run in {path}: runs are made by `detrame train` and `detrame compare`")
     return [load(folder) for folder in sorted(folders)]
+
+
+def _check_readable(folder: Path) -> None:
+    """A Failure if the user lacks the permission, which is no damage to a run: training it again would not mend it."""
+    files = "recipe.json", "environment.json", "metrics.jsonl", "weights.safetensors", "result.json"
+    for path in (folder, *(folder / name for name in files)):
+        if path.exists() and not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
+            raise Failure(f"you have no permission to read {path}: change it by chmod, or copy the run as its owner")
 
 
 def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
