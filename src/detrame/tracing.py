@@ -170,7 +170,7 @@ def _mode() -> tuple[bool, bool, int]:
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.autocast_decrement_nesting()
 
 
-class Tracer(fx.Tracer):
+class _Tracer(fx.Tracer):
     """Traces through a network, not into PyTorch's own modules, ReLUs, iterated activations, dictionary layers."""
 
     proxy_buffer_attributes = True  # or a buffer's value at the time of tracing would be kept for good
@@ -231,7 +231,7 @@ def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
     """
     before = _random_states()
     with _attributes_kept(net), torch.inference_mode(False), torch.enable_grad(), _checkpoints_refused(net.training):
-        graph = fx.GraphModule(net, Tracer().trace(net, concrete_args=_left_out(net, example)))
+        graph = fx.GraphModule(net, _Tracer().trace(net, concrete_args=_left_out(net, example)))
     if _random_states() != before:
         raise ValueError("random numbers drawn in the forward pass would be kept for good")
     _check_hooks(net, graph)

@@ -18,9 +18,9 @@ from detrame.experiments import networks, paper
 from detrame.experiments.networks import Network, named, trained, twin
 from detrame.experiments.results import result_name
 from detrame.experiments.robustness import (
-    Bench,
     Measured,
     Settings,
+    Subject,
     measure,
     page,
     tables,
@@ -46,7 +46,7 @@ def network(runs: dict[str, list[Run]]) -> Network:
 @pytest.fixture(scope="module")
 def measured(network: Network) -> Measured:
     balls = [network.ball(radius, unit) for radius, unit in ((0.05, "pixels"), (0.3, "pixels"), (0.5, "normalised"))]
-    return Bench(network, SMALL, "cpu").attack("uap-gradient", balls)
+    return Subject(network, SMALL, "cpu").attack("uap-gradient", balls)
 
 
 def test_scores_have_one_definition() -> None:
@@ -148,13 +148,13 @@ def test_no_figure_is_in_half_precision(network: Network, monkeypatch: pytest.Mo
         raise AssertionError(device)
 
     monkeypatch.setattr(inference, "precision", refused)
-    bench = Bench(network, Settings(crafting=4, images=4, seeds=(0,), passes=1), "cpu")
-    found = [bench.attack(name, [network.ball(0.1, "pixels")]) for name in ("uap", "pgd")]
-    assert {one.settings.precision for one in [*found, bench.noise([0.1], ["pixels"])]} == {"float32"}
+    subject = Subject(network, Settings(crafting=4, images=4, seeds=(0,), passes=1), "cpu")
+    found = [subject.attack(name, [network.ball(0.1, "pixels")]) for name in ("uap", "pgd")]
+    assert {one.settings.precision for one in [*found, subject.noise([0.1], ["pixels"])]} == {"float32"}
 
 
 def test_noise_in_both_units(network: Network) -> None:
-    found = Bench(network, SMALL, "cpu").noise([0.0, 0.5], ["pixels", "normalised"])
+    found = Subject(network, SMALL, "cpu").noise([0.0, 0.5], ["pixels", "normalised"])
     rows = tables.rows([found])
     assert [(row.unit, row.noise_ratio) for row in rows] == [
         (unit, ratio) for unit in ("pixels", "normalised") for ratio in (0.0, 0.5)
@@ -301,14 +301,14 @@ def test_a_call_cut_short_loses_one_strength_at_most(
     assert [figure.radius for figure in stored(on_digits, "uap-gradient")[0].figures] == [0.05, 0.05]
     assert len(tables.missing([network], ["uap-gradient"], settings, on_digits)) == 1
     monkeypatch.setattr(tables, "monotonic", lambda: 0.0)
-    with patch.object(Bench, "attack", autospec=True, side_effect=Bench.attack) as attack:
+    with patch.object(Subject, "attack", autospec=True, side_effect=Subject.attack) as attack:
         run()
     assert [call.args[2] for call in attack.call_args_list] == [
         [network.ball(0.1, "pixels")],
         [network.ball(0.1, "normalised")],
     ]
     (found,) = stored(on_digits, "uap-gradient")
-    whole = Bench(network, settings, "cpu").attack("uap-gradient", tables.balls(network))
+    whole = Subject(network, settings, "cpu").attack("uap-gradient", tables.balls(network))
     assert (found.figures, found.changed) == (whole.figures, whole.changed)
     assert found.perturbations is not None
     assert whole.perturbations is not None
@@ -331,7 +331,7 @@ def test_jobs_do_not_change_the_figures(
     monkeypatch.setattr(tables, "_jobs", lambda strengths, *_: [strengths[k::jobs] for k in range(jobs)])
     tables.run_missing([network], ["uap-gradient"], settings, on_digits, device="cpu")
     (found,) = stored(on_digits, "uap-gradient")
-    whole = Bench(network, settings, "cpu").attack("uap-gradient", tables.balls(network))
+    whole = Subject(network, settings, "cpu").attack("uap-gradient", tables.balls(network))
     assert sorted(map(str, found.figures)) == sorted(map(str, whole.figures))
 
 
@@ -397,7 +397,7 @@ def test_an_interruption_keeps_what_is_finished(
     out = tmp_path / "page.html"
     arguments = ["attack", str(runs["relu"][0].path), "--radius", "0.1", "--unit", "pixels", "--noise", "0.01"]
     arguments += ["--attacks", "uap-gradient", *OPTIONS]
-    with patch.object(Bench, "noise", side_effect=KeyboardInterrupt):
+    with patch.object(Subject, "noise", side_effect=KeyboardInterrupt):
         assert cli.run([*arguments, "--out", str(out)]) == 130
         assert capsys.readouterr().out.endswith("cut short: 1 of 2 measurements are left\n")
         assert "uap-gradient" in out.read_text()
@@ -427,7 +427,7 @@ def test_several_runs_of_one_network_are_told_apart(
 def test_a_page_that_cannot_be_written_is_found_before_attacking(
     runs: dict[str, list[Run]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("detrame.experiments.robustness.Bench", lambda *arguments: pytest.fail("it attacked"))
+    monkeypatch.setattr("detrame.experiments.robustness.Subject", lambda *arguments: pytest.fail("it attacked"))
     arguments = ["attack", str(runs["relu"][0].path), "--noise", "0.1", "--unit", "pixels", "--out", "/proc/page.html"]
     assert cli.run(arguments) == 1
     assert capsys.readouterr().err.startswith("detrame: cannot write /proc/page.html (")

@@ -167,20 +167,20 @@ class _Asked:
     def of(self, networks: "Sequence[Network]", settings: "Settings", device: str) -> "Iterator[Measured]":
         """What comes of it, network by network; the checks, at the smallest radius, stand with the first attack."""
         from detrame.experiments.networks import twin
-        from detrame.experiments.robustness import Bench
+        from detrame.experiments.robustness import Subject
 
         for network in networks:
             data = network.dataset
-            bench = Bench(network, settings.within(len(data.train), len(data.test)), device)
+            subject = Subject(network, settings.within(len(data.train), len(data.test)), device)
             balls = [network.ball(radius, self.unit, self.norm) for radius in self.radii]
             for name in self.attacks:
-                measured = bench.attack(name, balls)
+                measured = subject.attack(name, balls)
                 if self.check and name == self.attacks[0]:
                     smallest = min(balls, key=lambda ball: ball.radius)
-                    measured = replace(measured, checks=bench.check(smallest, twin(network, networks)))
+                    measured = replace(measured, checks=subject.check(smallest, twin(network, networks)))
                 yield measured
             if self.ratios:
-                yield bench.noise(self.ratios, [self.unit])
+                yield subject.noise(self.ratios, [self.unit])
 
 
 def values(option: str, text: str | None) -> list[float]:

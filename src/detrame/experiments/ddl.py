@@ -13,7 +13,7 @@ from detrame.experiments import paper
 from detrame.experiments.bench.clock import best_seconds
 from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.results import Result, by_recipe
+from detrame.experiments.results import Result, by_recipe, hardware_of
 from detrame.experiments.spread import Spread
 from detrame.folding import fold
 from detrame.inference import Predictor
@@ -127,7 +127,7 @@ def _row(method: str, recipe: Recipe, found: Sequence[Result]) -> Row:
         test_s_per_image=_mean(found, "test_s_per_image"),
         paper_train_s_per_image=paper_train,
         paper_test_s_per_image=paper_test,
-        hardware="; ".join(dict.fromkeys(result.environment["hardware"] for result in found)) or None,
+        hardware=hardware_of(found),
     )
 
 

@@ -14,7 +14,7 @@ from detrame.experiments.ddl import method_recipe
 from detrame.experiments.report.charts import Series, line_chart
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.report.html import standalone
-from detrame.experiments.results import Result, by_recipe
+from detrame.experiments.results import Result, by_recipe, hardware_of
 from detrame.experiments.spread import Spread
 from detrame.models import plainnet
 from detrame.training import Recipe
@@ -77,7 +77,7 @@ def _row(depth: int, recipe: Recipe, found: Sequence[Result]) -> Row:
         **Spread.fields([result.scores.last for result in found]),
         epochs=recipe.epochs,
         parameters=found[0].scores.parameters if found else None,
-        hardware="; ".join(dict.fromkeys(result.environment["hardware"] for result in found)) or None,
+        hardware=hardware_of(found),
     )
 
 

@@ -89,3 +89,8 @@ def _read(path: Path) -> Result:
 def by_recipe(results: Sequence[Result], recipe: Recipe) -> list[Result]:
     """The results of one recipe, whatever their seed."""
     return [result for result in results if result.recipe.seedless() == recipe.seedless()]
+
+
+def hardware_of(results: Sequence[Result]) -> str | None:
+    """What some results ran on; None if there are none."""
+    return "; ".join(dict.fromkeys(result.environment["hardware"] for result in results)) or None

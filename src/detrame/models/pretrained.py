@@ -24,7 +24,8 @@ def folder() -> Traversable:
 
 def pretrained_names() -> list[str]:
     """The trained networks there are, as the names of their files without the ending."""
-    return sorted(entry.name.removesuffix(".safetensors") for entry in folder().iterdir() if _is_weights(entry))
+    names = (entry.name for entry in folder().iterdir())
+    return sorted(name.removesuffix(".safetensors") for name in names if name.endswith(".safetensors"))
 
 
 def read_pretrained(model: str, activation: str, dataset: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -48,10 +49,6 @@ def read_pretrained(model: str, activation: str, dataset: str) -> tuple[dict[str
     stored: dict[str, Tensor] = load(content)
     tensors = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in stored.items()}
     return tensors, {key: json.loads(value) for key, value in _metadata(content).items()}
-
-
-def _is_weights(entry: Traversable) -> bool:
-    return entry.name.endswith(".safetensors")
 
 
 def _metadata(content: bytes) -> dict[str, str]:

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from detrame.models.blocks import Options, initialise_
 from detrame.models.registry import register
-from detrame.models.resnet import refuse_last_activation, stages
+from detrame.models.resnet import WIDTHS, refuse_last_activation, stages
 
 STEM = 16
 
@@ -40,7 +40,7 @@ class WideResNet(nn.Module):
                 f"a WideResNet has 6n + 4 layers (10, 16, 22, ...) and a width of at least 1, got {depth}, {width}"
             )
         refuse_last_activation(options)
-        widths = [options.channels(base * width) for base in (16, 32, 64)]
+        widths = [options.channels(base * width) for base in WIDTHS]
         self.normalise = options.normalise()
         self.conv = options.conv(options.in_channels, STEM, 3)
         self.blocks = stages(PreactivatedBlock, (depth - 4) // 6, STEM, widths, options)

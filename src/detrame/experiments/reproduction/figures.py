@@ -13,7 +13,7 @@ from detrame.experiments.results import Result
 from detrame.experiments.robustness.tables import Row as FoolingRow
 from detrame.experiments.spread import Spread
 
-FAMILIES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
+ARCHITECTURES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
 CHANGED, LEFT = ("mean", "changed, %"), ("accuracy", "accuracy, %")
 # For each attack its title, and the score that is drawn of it with the label of its axis.
 UNDER_ATTACK = {
@@ -30,7 +30,7 @@ def against_parameters(evidence: Evidence) -> list[Figure]:
     return [
         _against_parameters(evidence, dataset, families)
         for dataset in DATASETS
-        for families in FAMILIES
+        for families in ARCHITECTURES
         if any(evidence.rows[model, dataset, a].n for model in models(*families, dataset=dataset) for a in COMPARED)
     ]
 
@@ -45,7 +45,7 @@ def _against_parameters(evidence: Evidence, dataset: str, families: tuple[str, .
     ]
     series += _widened(evidence, dataset, names)
     series = [one for one in series if one.x]
-    what = f"{FAMILIES[families]} on {DATASETS[dataset]}"
+    what = f"{ARCHITECTURES[families]} on {DATASETS[dataset]}"
     svg = curves(
         series,
         millions("parameters", [x for one in series for x in one.x]),

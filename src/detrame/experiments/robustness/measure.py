@@ -178,7 +178,7 @@ class Measured:
         )
 
 
-class Bench:
+class Subject:
     """A network and the images to attack it with, on one device."""
 
     def __init__(self, network: Network, settings: Settings, device: str = "auto") -> None:

@@ -15,7 +15,7 @@ from detrame.experiments import paper
 from detrame.experiments.networks import Network, trained, twin
 from detrame.experiments.paper import COMPARED
 from detrame.experiments.reproduce import cells
-from detrame.experiments.robustness.measure import Bench, Figure, Measured, Settings, position
+from detrame.experiments.robustness.measure import Figure, Measured, Settings, Subject, position
 from detrame.experiments.robustness.stored import path_of, read, store
 from detrame.experiments.spread import Spread
 from detrame.robustness import UNITS, Ball
@@ -164,13 +164,13 @@ def run_missing(
         _refuse_smaller(network, attack, _within(settings, network), results)
     for network, attack in left:
         tick()
-        bench = Bench(network, _within(settings, network), device)
-        measured, strengths = _so_far(network, attack, bench.settings, results)
-        for group in _jobs(strengths, attack, bench.device):
+        subject = Subject(network, _within(settings, network), device)
+        measured, strengths = _so_far(network, attack, subject.settings, results)
+        for group in _jobs(strengths, attack, subject.device):
             tick()
-            part = _measure(bench, attack, group, tick)
+            part = _measure(subject, attack, group, tick)
             if attack == CHECKED and group == [("pixels", min(EACH_IMAGE_RADII))]:
-                part = _checked(bench, part, twin(network, networks))
+                part = _checked(subject, part, twin(network, networks))
             measured = part if measured is None else measured.joined(part)
             store(measured, results)
         if on_result is not None and measured is not None:
@@ -249,16 +249,16 @@ def _jobs(strengths: list[Strength], attack: str, device: str) -> list[list[Stre
     return [[strength] for strength in strengths]
 
 
-def _measure(bench: Bench, attack: str, job: list[Strength], on_step: OnStep) -> Measured:
+def _measure(subject: Subject, attack: str, job: list[Strength], on_step: OnStep) -> Measured:
     if attack == "noise":
         ((unit, ratio),) = job
-        return bench.noise([ratio], [unit])
-    return bench.attack(attack, [bench.network.ball(radius, unit) for unit, radius in job], on_step)
+        return subject.noise([ratio], [unit])
+    return subject.attack(attack, [subject.network.ball(radius, unit) for unit, radius in job], on_step)
 
 
-def _checked(bench: Bench, measured: Measured, twin: Network | None) -> Measured:
+def _checked(subject: Subject, measured: Measured, twin: Network | None) -> Measured:
     start = monotonic()
-    found = bench.check(bench.network.ball(min(EACH_IMAGE_RADII), "pixels"), twin)
+    found = subject.check(subject.network.ball(min(EACH_IMAGE_RADII), "pixels"), twin)
     return replace(measured, checks=found, seconds=measured.seconds + monotonic() - start)
 
 
