@@ -569,6 +569,16 @@ class Product(nn.Module):
         return self.points @ (x @ self.weight)
 
 
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(5, 1, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        attended: Tensor = self.attention(x, x, x)[0]
+        return x + attended
+
+
 LINE, TOKENS = torch.randn(2, 3, 16), torch.randn(2, 4, 5)
 
 
@@ -586,6 +596,7 @@ LINE, TOKENS = torch.randn(2, 3, 16), torch.randn(2, 4, 5)
         (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: x[:, torch.tensor([0, 2])])], (6, 6)),
         (TOKENS, [Product()], (7, 7)),
         (TOKENS, [nn.LSTM(5, 6), Lambda(lambda x: x[0])], (6, 6)),
+        (TOKENS, [Attention()], (5, 5)),
     ],
 )
 def test_the_channels_are_followed_wherever_they_go(x: Tensor, layers: list[nn.Module], coupling: Any) -> None:

@@ -12,7 +12,9 @@ from torch.utils._pytree import tree_map_only
 
 # Functions by name: most are there twice, as torch.f and as Tensor.f.
 _CONVOLUTIONS = frozenset(f"conv{kind}{dim}d" for kind in ("", "_transpose") for dim in (1, 2, 3))
-_TO_LAST_AXIS = frozenset({"linear", "bilinear", "embedding", "lstm", "gru", "rnn_tanh", "rnn_relu"})
+_TO_LAST_AXIS = frozenset(
+    {"linear", "bilinear", "embedding", "lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_attention_forward"}
+)
 _PRODUCTS = frozenset({"matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm"})
 _CONTRACTIONS = frozenset({"einsum", "tensordot", "cdist"})
 _NORMS = frozenset({"batch_norm", "group_norm", "instance_norm"})  # of the channels on axis 1
