@@ -597,6 +597,7 @@ LINE, TOKENS = torch.randn(2, 3, 16), torch.randn(2, 4, 5)
         (TOKENS, [Product()], (7, 7)),
         (TOKENS, [nn.LSTM(5, 6), Lambda(lambda x: x[0])], (6, 6)),
         (TOKENS, [Attention()], (5, 5)),
+        (LINE, [Lambda(lambda x: F.conv1d(x, bias=torch.ones(6), weight=torch.ones(6, 3, 3)))], (6, 6, 3)),
     ],
 )
 def test_the_channels_are_followed_wherever_they_go(x: Tensor, layers: list[nn.Module], coupling: Any) -> None:

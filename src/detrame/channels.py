@@ -66,7 +66,8 @@ class Origins:
         name = getattr(func, "__name__", "")
         axes: list[int | None]
         if name in _CONVOLUTIONS:
-            layer = self._next_layer(inputs[1].shape[2:])
+            weight = args[1] if len(args) > 1 else kwargs["weight"]
+            layer = self._next_layer(weight.shape[2:])
             axes = [-1 - len(layer.kernel)]
         elif name in _TO_LAST_AXIS:
             layer, axes = self._next_layer(), [-1] * len(outputs)
