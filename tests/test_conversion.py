@@ -456,7 +456,21 @@ class Shared(nn.Module):
         return out
 
 
-@pytest.mark.parametrize("copied", [lambda net: net, copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def pickled(net: nn.Module) -> nn.Module:
+    twin: nn.Module = pickle.loads(pickle.dumps(net))
+    return twin
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda net: net,
+        copy.deepcopy,
+        pickled,
+        lambda net: pickled(pickled(net)),
+        lambda net: copy.deepcopy(pickled(net)),
+    ],
+)
 def test_a_traced_network_keeps_the_whole_state(copied: Callable[[nn.Module], nn.Module]) -> None:
     net = Shared().eval()
     net.block.linear.train()

@@ -9,6 +9,7 @@ traced (torch.fx) and each place gets its own Q-Metric ReLU. What neither way re
 import copy
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -44,7 +45,13 @@ class Converted(fx.GraphModule):
         return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return *super().__reduce__(), self._kept()
+        return _unpickled, super().__reduce__(), self._kept()
+
+
+def _unpickled(make: Callable[..., fx.GraphModule], arguments: tuple[Any, ...]) -> Converted:
+    """As one of its own class, or the next copy would lose what this one keeps."""
+    found = make(*arguments)
+    return Converted(found, found.graph)
 
 
 def convert(
