@@ -228,6 +228,14 @@ def test_a_budget_begins_no_more_than_may_be_done_in_it(small_table: Path, monke
         assert list(chain(*begun)) == [result_name(recipe) for recipe in wanted]
 
 
+def test_without_a_budget_nobody_asks_how_long_a_run_takes(small_table: Path) -> None:
+    measured = Path("results/timing/cpu/batch128/steps/plainnet3.json")
+    measured.parent.mkdir(parents=True)
+    measured.write_text("no measurement")
+    run_missing(recipes([("plainnet3", "digits")], [0]), Path("results"), Path("runs"), device="cpu")
+    assert len(stored(Path("results"))) == 2
+
+
 def test_a_dry_run_knows_what_is_begun_and_adds_up(small_table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     relu, qmetric = recipes([("plainnet3", "digits")], [0])
     for recipe in (relu, qmetric):  # whose times are then known

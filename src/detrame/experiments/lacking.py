@@ -45,11 +45,11 @@ def run_missing(
     failures: list[Failure] = []
     left = missing(wanted, results, table=table)
     while left:
-        seconds = end - monotonic()
-        if minutes is not None and seconds <= 0:
-            raise OutOfTime(minutes)
         group = groups(left, TOGETHER if timed is None else 1)[0]
-        group = group[: _in_time(outlooks(group, results, runs, table=table), seconds)]
+        if minutes is not None:
+            if (seconds := end - monotonic()) <= 0:
+                raise OutOfTime(minutes)
+            group = group[: _in_time(outlooks(group, results, runs, table=table), seconds)]
         left = [recipe for recipe in left if recipe not in group]
         folders: list[Path] = []
         for recipe in group:
