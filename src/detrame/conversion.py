@@ -93,14 +93,15 @@ def convert(
         in_place = _needed_in_place(net, example, calls, expected)
         traced = _rewritten(net, example, expected, iterations) if in_place or _needs_tracing(calls) else None
         if isinstance(traced, tuple):
-            net, unconverted = traced
+            (net, unconverted), same = traced, True
         else:
             unconverted = _exchange_modules(net, calls, in_place, iterations, why_not_traced=traced)
+            same = same_outputs(expected, run(net, example)[1])
         unconverted += _unseen(net, {call.module for call in calls})
         net.unconverted = unconverted  # type: ignore[assignment]  # a plain list, neither parameter nor module
         if not calls and not unconverted:
             warnings.warn("the network has no ReLU: nothing was converted", stacklevel=2)
-        _report(unconverted, same_outputs(expected, run(net, example)[1]))
+        _report(unconverted, same)
         return net
 
 
@@ -139,7 +140,10 @@ def _needed_in_place(net: nn.Module, example: Arguments, calls: list[Call], expe
 def _rewritten(
     net: nn.Module, example: Arguments, expected: list[Tensor], iterations: int
 ) -> tuple[Converted, list[Unconverted]] | str:
-    """The network's trace, converted, with the called ReLUs that are left; or the reason why there is none."""
+    """The network's trace, converted, with the called ReLUs that are left; or the reason why there is none.
+
+    It gives the expected outputs.
+    """
     traced = trace(net, example, expected)
     if isinstance(traced, str):
         return traced
