@@ -593,6 +593,13 @@ class Attention(nn.Module):
         return x + attended
 
 
+def filled(x: Tensor, place: int | slice) -> Tensor:
+    """A tensor of zeros with some of the tokens of `x`."""
+    out = torch.zeros(x.shape)
+    out[:, place] = x[:, place]
+    return out
+
+
 LINE, TOKENS = torch.randn(2, 3, 16), torch.randn(2, 4, 5)
 
 
@@ -611,6 +618,7 @@ LINE, TOKENS = torch.randn(2, 3, 16), torch.randn(2, 4, 5)
         (TOKENS, [Product()], (7, 7)),
         (TOKENS, [nn.LSTM(5, 6), Lambda(lambda x: x[0])], (6, 6)),
         (TOKENS, [Attention()], (5, 5)),
+        (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: filled(x, slice(2)))], (6, 6)),
         (LINE, [Lambda(lambda x: F.conv1d(x, bias=torch.ones(6), weight=torch.ones(6, 3, 3)))], (6, 6, 3)),
     ],
 )
@@ -638,6 +646,7 @@ def test_the_channels_are_followed_wherever_they_go(x: Tensor, layers: list[nn.M
         (TOKENS, [Lambda(lambda x: torch.einsum("bnc,bmc->bnm", x, x))], "not known"),
         (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: x @ torch.ones(6))], "not known"),
         (TOKENS, [nn.Linear(5, 4), Lambda(lambda x: x + F.conv1d(x, torch.ones(4, 4, 1)))], "not known"),
+        (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: filled(x, 1))], "not known"),
         (TOKENS, [nn.Linear(5, 6), Lambda(lambda x: F.one_hot(x.long().abs()).float())], "not known"),
     ],
 )

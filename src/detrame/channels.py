@@ -64,6 +64,8 @@ class Origins:
         sources = [self._of[id(each)] for each in inputs if id(each) in self._of]
         layer = max((source.layer for source in sources if source.layer), default=None)
         name = getattr(func, "__name__", "")
+        if name == "__setitem__" and id(args[0]) not in self._of:  # which gives nothing, but fills a fresh tensor
+            outputs = [args[0]]
         axes: list[int | None]
         if name in _CONVOLUTIONS:
             weight = args[1] if len(args) > 1 else kwargs["weight"]
