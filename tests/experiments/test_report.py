@@ -178,6 +178,7 @@ def test_the_headline_of_one_and_of_several_and_of_unequal_groups() -> None:
     [
         ([95.0, 95.2], [96.0, 96.3], "B is ahead of A by 1.05 points, beyond chance: the 95%"),
         ([95.0, 97.0], [96.0, 96.3], "B is ahead of A by 0.15 points, but that is within chance"),
+        ([95.0, 95.5], [96.0, 96.5], "B is ahead of A by 1.00 points with every seed alike, which says nothing"),
         ([95.0], [96.0], "a single seed says nothing"),
         ([95.0], [95.0], "A and B are level; a single seed says nothing about how much of that is chance."),
         ([95.0, 96.0], [95.0, 96.0], "A and B are level"),

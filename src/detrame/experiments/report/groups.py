@@ -34,8 +34,8 @@ class Difference(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Whether the difference is beyond that margin."""
-        return self.margin is not None and abs(self.mean) > self.margin
+        """Whether the difference is beyond that margin, if there is any."""
+        return self.margin is not None and 0 < self.margin < abs(self.mean)
 
 
 @dataclass(frozen=True)

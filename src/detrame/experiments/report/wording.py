@@ -111,6 +111,8 @@ def _lead(first: Group, second: Group) -> str:
         return f"{lead}; a single seed says nothing about how much of that is chance."
     if not gap.mean:
         return f"{level}."
+    if not gap.error:  # on a small test set two seeds may differ by the same number of images
+        return f"{lead} with every seed alike, which says nothing about how much of that is chance."
     margin = f"the 95% interval of the {'paired ' * gap.paired}difference is ±{NBSP}{gap.margin:.2f}"
     if gap.settled:
         return f"{lead}, beyond chance: {margin}."
