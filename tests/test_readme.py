@@ -10,6 +10,7 @@ import pytest
 from detrame import cli
 from detrame.experiments import default_recipe, timing
 from detrame.experiments.reproduce import Row, accuracy_rows, cells
+from detrame.experiments.reproduction.claims import CLAIMS
 from detrame.experiments.reproduction.evidence import Evidence
 from detrame.experiments.reproduction.matches import matches
 from detrame.experiments.reproduction.verdicts import Count
@@ -93,6 +94,10 @@ def test_where_q_metric_gains_is_what_the_readme_says() -> None:
     assert 0 < gains["resnet20"].mean < 0.2
     assert {model for model, gain in gains.items() if gain.mean < 0} == {"resnet56", "wideresnet16_4", "wideresnet16_8"}
     assert [model for model, gain in gains.items() if gain.mean < -2 * gain.error] == ["wideresnet16_8"]
+
+
+def test_the_number_of_claims_is_that_of_the_page() -> None:
+    assert f"with a verdict on {len(CLAIMS)} claims of the paper" in " ".join(README.split())
 
 
 def test_what_q_metric_costs_is_what_the_readme_says() -> None:

@@ -15,7 +15,7 @@ from detrame.experiments import default_recipe, lacking, paper, reproduce
 from detrame.experiments.lacking import groups, missing, run_missing
 from detrame.experiments.outlook import expected_time
 from detrame.experiments.reproduce import Row, accuracy_rows, cells, long_beside_short, recipes
-from detrame.experiments.results import Result, record, result_name, stored
+from detrame.experiments.results import Result, reading, record, result_name, stored
 from detrame.training import Epoch, Recipe, Run, Scores, plan, resume, train
 from detrame.training.step import Step
 from tests.training import tiny
@@ -135,6 +135,11 @@ def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
         path.write_text(json.dumps(whole | {"scores": whole["scores"] | {"last": score}}))
         with pytest.raises(Failure, match=rf"is not a result \({score!r} is no score\)"):
             stored(tmp_path / "results")
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="no permission to read .*x.json"), reading(tmp_path / "x.json", "a result"):
+        raise PermissionError(13, "Permission denied")
 
 
 @pytest.fixture

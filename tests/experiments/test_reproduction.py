@@ -22,6 +22,7 @@ from detrame.experiments.reproduction.claims import CLAIMS, judged
 from detrame.experiments.reproduction.diagrams import plainnet_block
 from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name, models, ours, published
 from detrame.experiments.reproduction.figures import _under, training_curves, under_attack
+from detrame.experiments.reproduction.judges import cost
 from detrame.experiments.reproduction.matches import against_controls, against_curve
 from detrame.experiments.reproduction.tables import DASH, matched, times
 from detrame.experiments.reproduction.verdicts import (
@@ -466,9 +467,17 @@ def test_training_takes_almost_twice_as_long_in_each_family_or_in_part(
     )
 
 
-def test_parameters_are_about_twice_as_many_in_each_family(nothing: Evidence) -> None:
+@pytest.mark.parametrize(
+    ("twice", "verdict"),
+    [(None, Verdict.HOLDS), ((1.54, 2.5), Verdict.PARTLY), ((1.5, 2.2), Verdict.PARTLY), ((2.3, 3), Verdict.FAILS)],
+)
+def test_parameters_are_about_twice_as_many_in_each_family(
+    nothing: Evidence, monkeypatch: pytest.MonkeyPatch, twice: tuple[float, float] | None, verdict: Verdict
+) -> None:
+    if twice is not None:
+        monkeypatch.setattr(cost, "ABOUT_TWICE", twice)
     ((found,),) = [[one.found for one in c.findings] for c in judged(nothing) if c.name == "parameters_twice"]
-    assert found == ("medians: PlainNet 2.26, ResNet 1.52, WideResNet 1.56", Verdict.HOLDS, False)
+    assert found == ("medians: PlainNet 2.26, ResNet 1.52, WideResNet 1.56", verdict, False)
 
 
 @pytest.mark.parametrize(

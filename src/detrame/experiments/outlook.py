@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from detrame.data.catalogue import entry
 from detrame.errors import Failure
-from detrame.experiments.results import Result, result_name, stored
+from detrame.experiments.results import Result, hardware_of, result_name, stored
 from detrame.experiments.timing import by_steps
 from detrame.training import Recipe
 from detrame.training.checkpoint import progress_of
@@ -45,14 +45,13 @@ def epochs_done(recipe: Recipe, runs: Path) -> int:
         return 0
 
 
-def expected_time(recipe: Recipe, results: Sequence[Result]) -> tuple[float, str] | None:
+def expected_time(recipe: Recipe, results: Sequence[Result]) -> tuple[float, str | None] | None:
     """Seconds a run may take, as the same network took on the same data, by the epoch, and on which hardware."""
     known = [result for result in results if _network(result.recipe) == _network(recipe)]
     if not known:
         return None
     epoch = [_epoch_seconds(result) for result in known]
-    places = dict.fromkeys(result.environment["hardware"] for result in known)
-    return recipe.epochs * sum(epoch) / len(epoch), " and ".join(places)
+    return recipe.epochs * sum(epoch) / len(epoch), hardware_of(known)
 
 
 def _epoch_seconds(result: Result) -> float:

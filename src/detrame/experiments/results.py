@@ -66,6 +66,8 @@ def reading(path: Path, what: str) -> Iterator[None]:
     """Tell, by a Failure, that the file which the block reads is not `what` it should be, and what to do."""
     try:
         yield
+    except PermissionError as error:  # which is no damage
+        raise Failure(f"you have no permission to read {path}: change it by chmod") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         remedy = "delete it, or restore it from the repository"
         raise Failure(f"{path} is not {what} ({why_not(error)}): {remedy}") from error
