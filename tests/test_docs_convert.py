@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 import torch
 from torch import Tensor, nn
@@ -53,3 +54,20 @@ def test_a_relu_that_is_left_is_described_as_the_page_says() -> None:
 def test_scripting_does_not_work_as_the_page_says() -> None:
     with pytest.raises(Exception, match="keyword-only"):
         torch.jit.script(detrame.QMetricReLU(3))
+
+
+@pytest.mark.filterwarnings("ignore")  # of the exporter, about itself
+def test_onnx_gives_the_same(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10), nn.ReLU()).eval()
+    images = torch.randn(2, 3, 8, 8)
+    converted = detrame.convert(net, images, iterations=3)
+    with torch.no_grad():
+        for activation in q_metric_relus(converted):
+            activation.coupling.normal_(std=0.1)
+            activation.project_()
+    path = tmp_path / "net.onnx"
+    torch.onnx.export(converted, (images,), path, dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {session.get_inputs()[0].name: images.numpy()})
+    assert not torch.allclose(converted(images), net(images), atol=1e-2)
+    torch.testing.assert_close(torch.from_numpy(found), converted(images).detach(), atol=1e-5, rtol=1e-4)

@@ -138,7 +138,7 @@ def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
 
 
 def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="no permission to read .*x.json"), reading(tmp_path / "x.json", "a result"):
+    with pytest.raises(Failure, match="no permission to read"), reading(tmp_path / "x.json", "a result"):
         raise PermissionError(13, "Permission denied")
 
 
