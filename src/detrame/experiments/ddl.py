@@ -11,7 +11,6 @@ import torch
 from detrame.errors import unknown
 from detrame.experiments import paper
 from detrame.experiments.bench.clock import best_seconds
-from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, by_recipe, hardware_of
 from detrame.experiments.spread import Spread
@@ -145,7 +144,7 @@ def _paper_times(method: str, dataset: str) -> tuple[float | None, float | None]
     if dataset == "cifar10" and method == "ddl":
         printed = paper.tables()["ddl_time"]["ddl"]
         return printed["train"], printed["test"]
-    if dataset == "cifar10" and method in COMPARED:
+    if dataset == "cifar10" and method in paper.COMPARED:
         printed = paper.tables()["time"]["plainnet9"]
         return printed[f"train_{method}"] / PAPER_IMAGES, printed[f"test_{method}"]
     return None, None

@@ -12,7 +12,6 @@ from detrame.data import Dataset
 from detrame.data import load as load_dataset
 from detrame.errors import unknown
 from detrame.experiments import paper
-from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import result_name
 from detrame.models import create_model, pretrained_names, read_pretrained
@@ -94,7 +93,7 @@ def named(name: str) -> list[Network]:
     if name in packaged:
         return [_from_package(*packaged[name].split("-"))]
     model, colon, activation = name.partition(":")
-    if model in paper.tables()["accuracy"] and activation in COMPARED:
+    if model in paper.tables()["accuracy"] and activation in paper.COMPARED:
         raise ValueError(f"the package has no trained {name}, only {', '.join(packaged)}: train it, and name its run")
     if colon:
         raise unknown("trained network of the package", name, packaged)

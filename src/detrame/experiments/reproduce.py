@@ -10,7 +10,6 @@ from typing import Any
 from detrame.data.catalogue import entry
 from detrame.errors import unknown
 from detrame.experiments import paper
-from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
@@ -88,7 +87,7 @@ def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: 
         default_recipe(model, dataset, activation=activation, seed=seed, **changes)
         for model, dataset in wanted
         for seed in seeds
-        for activation in COMPARED
+        for activation in paper.COMPARED
     ]
 
 
@@ -100,7 +99,7 @@ def accuracy_rows(
     rows = []
     for model, dataset in wanted:
         cell = paper.tables()["accuracy"][model][dataset]
-        for activation in COMPARED:
+        for activation in paper.COMPARED:
             recipe = default_recipe(model, dataset, activation=activation, **changes)
             found = by_recipe(results, recipe)
             rows.append(

@@ -10,7 +10,6 @@ from detrame.experiments import paper
 from detrame.experiments.bench import store
 from detrame.experiments.bench.setting import PAPER_BATCH
 from detrame.experiments.bench.steps import Steps
-from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, by_recipe, stored
 from detrame.experiments.spread import Spread
@@ -59,7 +58,7 @@ def rows(results: Path, models: Sequence[str] | None = None, *, hardware: str | 
     wanted = paper.timed(models)
     measured = _measured(results, hardware)
     runs = stored(results)
-    return [_row(model, activation, measured.get(model), runs) for model in wanted for activation in COMPARED]
+    return [_row(model, activation, measured.get(model), runs) for model in wanted for activation in paper.COMPARED]
 
 
 def by_steps(recipe: Recipe, results: Path) -> tuple[float, str] | None:
@@ -69,7 +68,7 @@ def by_steps(recipe: Recipe, results: Path) -> tuple[float, str] | None:
     """
     steps = _measured(results).get(recipe.model)
     published = paper.iterations(recipe.model, recipe.dataset) is not None  # all on images of one size
-    known = published and recipe.activation in COMPARED and recipe.width == 1
+    known = published and recipe.activation in paper.COMPARED and recipe.width == 1
     if steps is None or not known or recipe.batch_size != steps.batch:
         return None
     return _training_time(steps, recipe), steps.environment["hardware"]

@@ -12,7 +12,6 @@ from detrame.experiments.bench import research
 from detrame.experiments.bench.ceilings import Ceilings
 from detrame.experiments.bench.clock import Action, best_seconds, milliseconds, peak_mib
 from detrame.experiments.bench.setting import Setting
-from detrame.experiments.paper import COMPARED
 from detrame.folding import fold
 from detrame.inference import Predictor
 from detrame.models import cost
@@ -78,7 +77,7 @@ class Steps:
 
 def measure_steps(model: str, where: Setting) -> Steps:
     """Measure a network of the paper's time table, on random images."""
-    recipes = [where.step_recipe(model, activation) for activation in COMPARED]
+    recipes = [where.step_recipe(model, activation) for activation in paper.COMPARED]
     relu, qmetric = (_figures(recipe, where.random_images, where) for recipe in recipes)
     paper_times = paper.tables()["time"][model]
     return Steps(

@@ -13,7 +13,6 @@ from detrame.experiments import paper
 from detrame.experiments.bench import plots
 from detrame.experiments.bench.ceilings import Ceilings
 from detrame.experiments.bench.steps import StepFigures, Steps
-from detrame.experiments.paper import COMPARED
 from detrame.experiments.results import reading, write_document
 
 if TYPE_CHECKING:
@@ -47,6 +46,6 @@ def read_steps(kept: Path) -> list[Steps]:
 def _steps(path: Path) -> Steps:
     with reading(path, "a measurement"):
         document = json.loads(path.read_text())
-        relu, qmetric = (StepFigures(**document[name]) for name in COMPARED)
+        relu, qmetric = (StepFigures(**document[name]) for name in paper.COMPARED)
         nested = {"relu": relu, "qmetric": qmetric, "ceilings": Ceilings(**document["ceilings"])}
         return Steps(**(document | nested))

@@ -16,7 +16,6 @@ from detrame.experiments.controls import Control, control_rows
 from detrame.experiments.ddl import TABLE as DDL_TABLE
 from detrame.experiments.ddl import Row as DdlRow
 from detrame.experiments.ddl import rows as ddl_rows
-from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.reproduce import Row, accuracy_rows, cells, parameter_rows
 from detrame.experiments.results import Result, by_recipe, stored
@@ -135,7 +134,7 @@ class Evidence:
 
     def cell(self, model: str, dataset: str) -> Pair:
         """The two networks of a cell, run or not."""
-        return Pair(*(self.rows[model, dataset, activation] for activation in COMPARED))
+        return Pair(*(self.rows[model, dataset, activation] for activation in paper.COMPARED))
 
     def pair(self, model: str, dataset: str) -> Pair | None:
         """The two networks of a cell, if both have run."""
@@ -175,7 +174,7 @@ class Evidence:
 
     def test_ratio(self, model: str) -> float | None:
         """How many times as long Q-Metric takes as ReLU at test, if both were measured."""
-        relu, qmetric = (self.time(model, activation).test_s_per_image for activation in COMPARED)
+        relu, qmetric = (self.time(model, activation).test_s_per_image for activation in paper.COMPARED)
         return None if relu is None or qmetric is None else qmetric / relu
 
 

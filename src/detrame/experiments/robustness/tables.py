@@ -13,7 +13,6 @@ from detrame.data.catalogue import entry
 from detrame.errors import Failure, OutOfTime
 from detrame.experiments import paper
 from detrame.experiments.networks import Network, trained, twin
-from detrame.experiments.paper import COMPARED
 from detrame.experiments.reproduce import cells
 from detrame.experiments.robustness.measure import Figure, Measured, Settings, Subject, position
 from detrame.experiments.robustness.stored import path_of, read, store
@@ -114,7 +113,7 @@ def cases(dataset: str | None, models: Sequence[str] | None, runs: Path) -> list
     chosen = cells(dataset, models)
     if models is None:
         chosen = [(_deepest(name, runs, model), name) for name, model in _figures() if (dataset or name) == name]
-    return [(model, name, activation) for model, name in chosen for activation in COMPARED]
+    return [(model, name, activation) for model, name in chosen for activation in paper.COMPARED]
 
 
 def _figures() -> Iterable[tuple[str, str]]:
@@ -125,7 +124,7 @@ def _deepest(dataset: str, runs: Path, model: str) -> str:
     """`model`, or where any residual network will do, the deepest of which both activations are trained."""
     if model != "resnet":
         return model
-    found = (name for name in RESNETS if all(trained(name, dataset, act, runs) for act in COMPARED))
+    found = (name for name in RESNETS if all(trained(name, dataset, act, runs) for act in paper.COMPARED))
     return next(found, RESNETS[0])
 
 
