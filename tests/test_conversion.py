@@ -700,6 +700,12 @@ def test_a_network_on_the_meta_device(name: str) -> None:
     assert all(parameter.is_meta for parameter in converted.parameters())
 
 
+def test_a_half_precision_network_on_the_meta_device() -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).to("meta", torch.bfloat16)
+    converted = detrame.convert(net, torch.empty(2, 3, device="meta", dtype=torch.bfloat16))
+    assert {parameter.dtype for parameter in converted.parameters()} == {torch.bfloat16}
+
+
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
         detrame.convert(sequential(), IMAGES, iterations=0)

@@ -21,6 +21,7 @@ from detrame.activations import CoupledReLU
 from detrame.channels import Layer, Origins, tensors
 from detrame.dictionary import DictionaryLayer
 from detrame.modes import evaluating
+from detrame.operators import autocasts
 
 _RELUS = frozenset({F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_})
 
@@ -95,7 +96,7 @@ class _Recorder(TorchFunctionMode):
 def _parameter_dtype(z: Tensor) -> torch.dtype:
     """The dtype for parameters that act on `z`: under autocast it is in half precision, they are not."""
     half = z.dtype in (torch.float16, torch.bfloat16)
-    return torch.get_default_dtype() if half and torch.is_autocast_enabled(z.device.type) else z.dtype
+    return torch.get_default_dtype() if half and autocasts(z) else z.dtype
 
 
 @contextmanager
