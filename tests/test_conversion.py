@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -286,6 +286,36 @@ def test_relus_inside_modules_that_are_not_traced_are_listed() -> None:
     with pytest.warns(UserWarning, match="0: inside TransformerEncoderLayer, which is not traced"):
         converted = detrame.convert(net, torch.randn(2, 3, 4))
     assert len(q_metric_relus(converted)) == 1
+
+
+def test_modules_and_functions_in_blocks_that_a_trace_looks_into() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.relu, self.tail = nn.Linear(3, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(self.tail(self.relu(self.linear(x))) - 0.1)
+
+    converted = detrame.convert(nn.Sequential(Block(), Block()), torch.randn(2, 3))
+    assert left_in(converted) == []
+    names = {name.rpartition(".")[0] for name in converted.state_dict() if name.endswith("gain")}
+    assert names == {"0.relu", "0.tail.1", "1.relu", "1.tail.1", "q_metric_relu_0", "q_metric_relu_1"}
+
+
+@fx.wrap
+def doubled(x: Tensor) -> Tensor:
+    return 2 * F.relu(x)
+
+
+def test_a_function_that_is_not_traced_stands_in_nothing_s_way() -> None:
+    class Wrapping(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return doubled(F.relu(x) - 0.5)
+
+    with pytest.warns(UserWarning, match="forward: inside a function, which is not traced"):
+        converted = detrame.convert(Wrapping(), torch.randn(2, 3))
+    assert len(q_metric_relus(converted)) == len(left_in(converted)) == 1
 
 
 @pytest.mark.parametrize(

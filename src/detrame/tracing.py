@@ -70,6 +70,13 @@ def is_relu(module: nn.Module) -> bool:
     return type(module) is nn.ReLU
 
 
+def is_relu_node(net: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a node of the network's graph is a ReLU: PyTorch's module, function or method."""
+    if node.op == "call_module":
+        return is_relu(net.get_submodule(str(node.target)))
+    return node.target in _RELUS or (node.op == "call_method" and node.target in ("relu", "relu_"))
+
+
 class _Recorder(TorchFunctionMode):
     """Follows a run: every ReLU call, with where its input comes from."""
 
@@ -126,26 +133,6 @@ def run(net: nn.Module, example: Arguments) -> tuple[list[Call], list[Tensor]]:
     with _recording(net, inputs) as recorder:
         result = net(*inputs.args, **inputs.kwargs)
     return recorder.calls, [output.detach() for output in tensors(result)]
-
-
-def run_graph(net: fx.GraphModule, example: Arguments) -> dict[fx.Node, list[Call]]:
-    """Run the example node by node: the ReLU calls that each node made, of those that made any."""
-    found: dict[fx.Node, list[Call]] = {}
-    inputs = example.fresh()
-    with _recording(net, inputs) as recorder:
-
-        class Interpreter(fx.Interpreter):
-            def run_node(self, n: fx.Node) -> Any:
-                before = len(recorder.calls)
-                result = super().run_node(n)
-                if calls := recorder.calls[before:]:
-                    found[n] = calls
-                return result
-
-        bound = inspect.signature(net.forward).bind(*inputs.args, **inputs.kwargs)
-        bound.apply_defaults()
-        Interpreter(net).run(*bound.args)
-    return found
 
 
 _ASSIGNMENTS = (
