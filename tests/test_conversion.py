@@ -303,6 +303,19 @@ def test_modules_and_functions_in_blocks_that_a_trace_looks_into() -> None:
     assert names == {"0.relu", "0.tail.1", "1.relu", "1.tail.1", "q_metric_relu_0", "q_metric_relu_1"}
 
 
+@pytest.mark.parametrize("places", [1, 2])
+def test_a_relu_with_hooks_is_left(places: int) -> None:
+    relu, seen = nn.ReLU(), list[Tensor]()
+    relu.register_forward_hook(lambda module, args, output: seen.append(output))
+    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), *[relu] * places)
+    with pytest.warns(UserWarning, match="2: its hooks, or a forward pass of its own, would be lost"):
+        converted = detrame.convert(net, torch.randn(2, 3), inplace=True)
+    assert len(q_metric_relus(converted)) == 1
+    seen.clear()
+    converted(torch.randn(2, 3))
+    assert len(seen) == places
+
+
 @fx.wrap
 def doubled(x: Tensor) -> Tensor:
     return 2 * F.relu(x)

@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
 from detrame.errors import check_count, check_type
-from detrame.tracing import Arguments, Call, is_relu, is_relu_node, run, same_outputs, trace, written
+from detrame.tracing import Arguments, Call, has_hooks, is_relu, is_relu_node, run, same_outputs, trace, written
 
 
 class Unconverted(NamedTuple):
@@ -212,6 +212,8 @@ def _exchange_modules(
             reason = (
                 f"a function call, and {why_not_traced}" if why_not_traced else f"inside {within}, which is not traced"
             )
+        elif has_hooks(call.module):
+            reason = "its hooks, or a forward pass of its own, would be lost"
         elif owner:
             reason = f"inside {owner}, whose fused inference would pass it by"
         elif uses[call.module] > 1:

@@ -65,16 +65,15 @@ class Call:
     axis: int | None
 
 
-def is_relu(module: nn.Module) -> bool:
+def is_relu(module: nn.Module | None) -> bool:
     """Whether a module is PyTorch's ReLU itself: a subclass may do something else."""
     return type(module) is nn.ReLU
 
 
 def is_relu_node(net: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether a node of the network's graph is a ReLU: PyTorch's module, function or method."""
-    if node.op == "call_module":
-        return is_relu(net.get_submodule(str(node.target)))
-    return node.target in _RELUS or (node.op == "call_method" and node.target in ("relu", "relu_"))
+    """Whether a node of the network's graph is a ReLU: PyTorch's module (without hooks), function or method."""
+    method = node.op == "call_method" and node.target in ("relu", "relu_")
+    return method or node.target in _RELUS or is_relu(module_of(net, node))
 
 
 class _Recorder(TorchFunctionMode):
@@ -289,13 +288,14 @@ def _check_hooks(net: nn.Module, graph: fx.GraphModule) -> None:
     """Raise a ValueError if a module that the graph looks into, rather than calls it, has hooks."""
     called = {node.target for node in graph.graph.nodes if node.op == "call_module"}
     for name, module in net.named_modules():
-        if _has_hooks(module) and name not in called:
+        if has_hooks(module) and name not in called:
             raise ValueError(f"hooks or a forward pass of {name or 'the network'} itself would not be called")
 
 
-def _has_hooks(module: nn.Module) -> bool:
+def has_hooks(module: nn.Module) -> bool:
+    """Whether more than the forward pass of its class happens when a module is called."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks) or "forward" in vars(module)  # which is not that of its class
+    return any(hooks) or "forward" in vars(module)
 
 
 def module_of(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
@@ -303,7 +303,7 @@ def module_of(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
     if node.op != "call_module":
         return None
     module = net.get_submodule(str(node.target))
-    return None if _has_hooks(module) else module
+    return None if has_hooks(module) else module
 
 
 def uses(net: fx.GraphModule, node: fx.Node) -> int:
