@@ -1,7 +1,7 @@
 import copy
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -724,6 +724,32 @@ def test_named_arguments_and_examples_with_a_history() -> None:
 
     grown = nn.Linear(3, 3)(torch.randn(2, 3))
     assert len(q_metric_relus(detrame.convert(Named(), {"x": grown}))) == 1
+
+
+class Pair(NamedTuple):
+    x: Tensor
+    y: Tensor
+
+
+class Bag(dict[str, Tensor]):
+    __getattr__ = dict.__getitem__
+
+
+@pytest.mark.parametrize("kind", [Pair, Bag])
+def test_arguments_in_containers_of_their_own_kind(kind: Any) -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.relu = nn.Linear(3, 3), nn.ReLU()
+
+        def forward(self, given: Any) -> Tensor:
+            x = given.x.add_(1) if isinstance(given, Pair) else given.x
+            out: Tensor = self.relu(self.linear(x) + given.y)
+            return out
+
+    given = kind(x=torch.zeros(2, 3), y=torch.ones(3))
+    assert len(q_metric_relus(detrame.convert(Both(), (given,)))) == 1  # a warning would be an error
+    assert torch.equal(given.x, torch.zeros(2, 3))
 
 
 @pytest.mark.parametrize("net", [sequential(), Residual()])

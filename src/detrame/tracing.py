@@ -16,6 +16,7 @@ from torch import Tensor, fx, nn
 from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from detrame.activations import CoupledReLU
 from detrame.channels import Layer, Origins, tensors
@@ -47,7 +48,7 @@ class Arguments(NamedTuple):
 
     def fresh(self) -> "Arguments":
         """The same with tensors of their own, so that a network that works in place does no harm."""
-        return Arguments(_cloned(self.args), _cloned(self.kwargs))
+        return Arguments(*tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), (self.args, self.kwargs)))
 
 
 @dataclass(frozen=True)
@@ -346,13 +347,3 @@ def same_outputs(expected: list[Tensor], outputs: list[Tensor], *, rtol: float =
         return alike and (a.is_meta or torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True))
 
     return len(expected) == len(outputs) and all(map(same, expected, outputs))
-
-
-def _cloned(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
-        return {name: _cloned(item) for name, item in value.items()}
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return type(value)(_cloned(item) for item in value)
-    return value
