@@ -159,7 +159,7 @@ def _mode() -> tuple[bool, bool, int]:
 
 
 class _Tracer(fx.Tracer):
-    """Traces through a network, not into PyTorch's own modules, ReLUs, iterated activations, dictionary layers."""
+    """Traces through a network, not into PyTorch's own modules, iterated activations and dictionary layers."""
 
     proxy_buffer_attributes = True  # or a buffer's value at the time of tracing would be kept for good
 
@@ -179,11 +179,7 @@ class _Tracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether a module is one node of the graph."""
-        return (
-            is_relu(m)
-            or isinstance(m, CoupledReLU | DictionaryLayer)
-            or super().is_leaf_module(m, module_qualified_name)
-        )
+        return isinstance(m, CoupledReLU | DictionaryLayer) or super().is_leaf_module(m, module_qualified_name)
 
 
 def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.GraphModule | str:
@@ -199,9 +195,8 @@ def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Grap
                 return "the forward pass differs between training and evaluation, so that no one trace serves"
             _, outputs = run(found, example)
     except Exception as error:  # whatever a forward pass does to a proxy that it cannot stand for
-        return (
-            f"the forward pass cannot be traced ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
-        )
+        said = str(error).splitlines() or [type(error).__name__]
+        return f"the forward pass cannot be traced ({said[0]})"
     if not same_outputs(expected, outputs):
         return "its trace gives other outputs"
     return found
