@@ -1,11 +1,11 @@
 import copy
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -286,6 +286,49 @@ def test_relus_inside_modules_that_are_not_traced_are_listed() -> None:
     with pytest.warns(UserWarning, match="0: inside TransformerEncoderLayer, which is not traced"):
         converted = detrame.convert(net, torch.randn(2, 3, 4))
     assert len(q_metric_relus(converted)) == 1
+
+
+def test_modules_and_functions_in_blocks_that_a_trace_looks_into() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.relu, self.tail = nn.Linear(3, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(self.tail(self.relu(self.linear(x))) - 0.1)
+
+    converted = detrame.convert(nn.Sequential(Block(), Block()), torch.randn(2, 3))
+    assert left_in(converted) == []
+    names = {name.rpartition(".")[0] for name in converted.state_dict() if name.endswith("gain")}
+    assert names == {"0.relu", "0.tail.1", "1.relu", "1.tail.1", "q_metric_relu_0", "q_metric_relu_1"}
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_a_relu_with_hooks_is_left(places: int) -> None:
+    relu, seen = nn.ReLU(), list[Tensor]()
+    relu.register_forward_hook(lambda module, args, output: seen.append(output))
+    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), *[relu] * places)
+    with pytest.warns(UserWarning, match="2: its hooks, or a forward pass of its own, would be lost"):
+        converted = detrame.convert(net, torch.randn(2, 3), inplace=True)
+    assert len(q_metric_relus(converted)) == 1
+    seen.clear()
+    converted(torch.randn(2, 3))
+    assert len(seen) == places
+
+
+@fx.wrap
+def doubled(x: Tensor) -> Tensor:
+    return 2 * F.relu(x)
+
+
+def test_a_function_that_is_not_traced_stands_in_nothing_s_way() -> None:
+    class Wrapping(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return doubled(F.relu(x) - 0.5)
+
+    with pytest.warns(UserWarning, match="forward: inside a function, which is not traced"):
+        converted = detrame.convert(Wrapping(), torch.randn(2, 3))
+    assert len(q_metric_relus(converted)) == len(left_in(converted)) == 1
 
 
 @pytest.mark.parametrize(
@@ -683,6 +726,32 @@ def test_named_arguments_and_examples_with_a_history() -> None:
     assert len(q_metric_relus(detrame.convert(Named(), {"x": grown}))) == 1
 
 
+class Pair(NamedTuple):
+    x: Tensor
+    y: Tensor
+
+
+class Bag(dict[str, Tensor]):
+    __getattr__ = dict.__getitem__
+
+
+@pytest.mark.parametrize("kind", [Pair, Bag])
+def test_arguments_in_containers_of_their_own_kind(kind: Any) -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.relu = nn.Linear(3, 3), nn.ReLU()
+
+        def forward(self, given: Any) -> Tensor:
+            x = given.x.add_(1) if isinstance(given, Pair) else given.x
+            out: Tensor = self.relu(self.linear(x) + given.y)
+            return out
+
+    given = kind(x=torch.zeros(2, 3), y=torch.ones(3))
+    assert len(q_metric_relus(detrame.convert(Both(), (given,)))) == 1  # a warning would be an error
+    assert torch.equal(given.x, torch.zeros(2, 3))
+
+
 @pytest.mark.parametrize("net", [sequential(), Residual()])
 def test_a_network_converted_in_inference_mode_can_be_trained(net: nn.Module) -> None:
     with torch.inference_mode():
@@ -698,6 +767,12 @@ def test_a_network_on_the_meta_device(name: str) -> None:
     assert left_in(converted) == []
     assert kernels(converted) == kernels(detrame.convert(NETWORKS[name](), IMAGES))
     assert all(parameter.is_meta for parameter in converted.parameters())
+
+
+def test_a_half_precision_network_on_the_meta_device() -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).to("meta", torch.bfloat16)
+    converted = detrame.convert(net, torch.empty(2, 3, device="meta", dtype=torch.bfloat16))
+    assert {parameter.dtype for parameter in converted.parameters()} == {torch.bfloat16}
 
 
 def test_bad_input() -> None:

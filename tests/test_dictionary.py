@@ -390,6 +390,7 @@ def test_what_is_seen_of_a_layer() -> None:
         "DictionaryConv2d(3, 6, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), sparsity=0.1, damping=0.1, "
         "learned=('shift',))"
     )
+    assert repr(DictionaryLinear(4, 6, device="meta")) == "DictionaryLinear(4, 6, sparsity=?, damping=?)"
 
 
 def test_codes_are_those_of_the_iterative_solvers() -> None:

@@ -82,6 +82,14 @@ def test_rounding_does_not_add_up_over_many_iterations() -> None:
     assert few.dtype == many.dtype == torch.bfloat16
 
 
+def test_many_iterations_and_a_wrong_dtype_on_the_meta_device() -> None:
+    with torch.device("meta"):
+        z, coupling, vector = torch.empty(2, 3), torch.empty(3, 3), torch.empty(3)
+    assert q_metric_relu(z, coupling, vector, vector, 101).shape == z.shape
+    with pytest.raises(TypeError, match=r"the input is torch.float64 and the weight torch.float32"):
+        q_metric_relu(z.double(), coupling, vector, vector)
+
+
 def test_residuals_are_the_largest_changes() -> None:
     arguments = problem("blocks")
     iterates = [torch.zeros_like(arguments[0]), *literal(*arguments, iterations=5)]

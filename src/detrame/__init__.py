@@ -20,31 +20,19 @@ if TYPE_CHECKING:
     from detrame.models import create_model, list_models
     from detrame.training import Recipe, Run, load, resume, train
 
-_HOME = {
-    "DeTraMeClassifier": "estimators",
-    "LISTA": "activations",
-    "SLSTM": "activations",
-    "DictionaryConv2d": "dictionary",
-    "DictionaryLinear": "dictionary",
-    "Recipe": "training",
-    "Run": "training",
-    "default_recipe": "experiments",
-    "load": "training",
-    "nearest_dictionary": "bridge",
-    "resume": "training",
-    "train": "training",
-    "QMetricReLU": "activations",
-    "convert": "conversion",
-    "create_model": "models",
-    "fold": "folding",
-    "from_dictionary": "bridge",
-    "functional": "",
-    "list_models": "models",
-    "parameter_groups": "activations",
-    "project_": "activations",
-    "project_after": "activations",
-    "prox": "",
+_NAMES = {
+    "activations": ("LISTA", "SLSTM", "QMetricReLU", "parameter_groups", "project_", "project_after"),
+    "bridge": ("from_dictionary", "nearest_dictionary"),
+    "conversion": ("convert",),
+    "dictionary": ("DictionaryConv2d", "DictionaryLinear"),
+    "estimators": ("DeTraMeClassifier",),
+    "experiments": ("default_recipe",),
+    "folding": ("fold",),
+    "models": ("create_model", "list_models"),
+    "training": ("Recipe", "Run", "load", "resume", "train"),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = ("functional", "prox")
 
 __all__ = [
     "LISTA",
@@ -74,10 +62,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"detrame.{name}")  # which sets it here, too
     if name not in _HOME:
         raise AttributeError(f"module 'detrame' has no attribute {name!r}")
-    home = _HOME[name]
-    value = getattr(import_module(f"detrame.{home}"), name) if home else import_module(f"detrame.{name}")
+    value = getattr(import_module(f"detrame.{_HOME[name]}"), name)
     globals()[name] = value
     return value
 

@@ -3,7 +3,7 @@
 One run of an example finds every ReLU call, the tensor it acts on and the last convolution or linear layer upstream
 of it. ReLU modules called once are exchanged where they stand, so that the network keeps its class. Where a ReLU is a
 function call, one module serves in several places, or what an in-place one changes is used again, the forward pass is
-traced (torch.fx) and each place gets its own Q-Metric ReLU. What neither way reaches is listed in ``unconverted``.
+traced (torch.fx) first, and each place gets a module of its own. What that does not reach is listed in ``unconverted``.
 """
 
 import copy
@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 
 from detrame.activations import QMetricReLU
 from detrame.errors import check_count, check_type
-from detrame.tracing import Arguments, Call, is_relu, run, run_graph, same_outputs, trace, written
+from detrame.tracing import Arguments, Call, has_hooks, is_relu, is_relu_node, run, same_outputs, trace, written
 
 
 class Unconverted(NamedTuple):
@@ -91,17 +91,19 @@ def convert(
         net = net if inplace else copy.deepcopy(net)
         calls, expected = run(net, example)
         in_place = _needed_in_place(net, example, calls, expected)
-        traced = _rewritten(net, example, expected, iterations) if in_place or _needs_tracing(calls) else None
-        if isinstance(traced, tuple):
-            (net, unconverted), same = traced, True
-        else:
-            unconverted = _exchange_modules(net, calls, in_place, iterations, why_not_traced=traced)
-            same = same_outputs(expected, run(net, example)[1])
+        why_not_traced = None
+        if in_place or _needs_tracing(calls):
+            traced = _with_a_module_each(net, example, expected)
+            if isinstance(traced, str):
+                why_not_traced = traced
+            else:
+                (net, calls), in_place = traced, set()
+        unconverted = _exchange_modules(net, calls, in_place, iterations, why_not_traced)
         unconverted += _unseen(net, {call.module for call in calls})
         net.unconverted = unconverted  # type: ignore[assignment]  # a plain list, neither parameter nor module
         if not calls and not unconverted:
             warnings.warn("the network has no ReLU: nothing was converted", stacklevel=2)
-        _report(unconverted, same)
+        _report(unconverted, same_outputs(expected, run(net, example)[1]))
         return net
 
 
@@ -137,10 +139,10 @@ def _needed_in_place(net: nn.Module, example: Arguments, calls: list[Call], expe
     return set() if random else relus
 
 
-def _rewritten(
-    net: nn.Module, example: Arguments, expected: list[Tensor], iterations: int
-) -> tuple[Converted, list[Unconverted]] | str:
-    """The network's trace, converted, with the called ReLUs that are left; or the reason why there is none.
+def _with_a_module_each(
+    net: nn.Module, example: Arguments, expected: list[Tensor]
+) -> tuple[Converted, list[Call]] | str:
+    """The network's trace, where every place of a ReLU has a module of its own, and its calls; or why there is none.
 
     It gives the expected outputs.
     """
@@ -149,10 +151,22 @@ def _rewritten(
         return traced
     converted = Converted(traced, traced.graph)
     _keep_state(net, converted)
-    unconverted = _rewrite_graph(converted, run_graph(converted, example), iterations)
-    if not same_outputs(expected, run(converted, example)[1]):  # as where a view is written in place
-        return "its trace, converted, gives other outputs"
-    return converted, unconverted
+    places = [node for node in converted.graph.nodes if is_relu_node(converted, node)]
+    uses = Counter(node.target for node in places if node.op == "call_module")
+    for node in places:
+        served = converted.get_submodule(str(node.target)) if node.op == "call_module" else converted
+        in_place = written(converted, node) is not None
+        name = str(node.target) if uses[node.target] == 1 else _free_name(converted, node)
+        converted.add_submodule(name, nn.ReLU().train(served.training))
+        _replace(node, name, in_place)
+    for target in uses:
+        if uses[target] > 1:
+            converted.delete_submodule(str(target))
+    converted.recompile()
+    calls, outputs = run(converted, example)
+    if not same_outputs(expected, outputs):  # as where a view is written in place
+        return "its trace gives other outputs where no ReLU is in place"
+    return converted, calls
 
 
 def _report(unconverted: list[Unconverted], same: bool) -> None:
@@ -186,34 +200,41 @@ def _activation(call: Call, iterations: int) -> QMetricReLU | str:
 
 
 def _exchange_modules(
-    net: nn.Module, calls: list[Call], in_place: set[nn.ReLU], iterations: int, *, why_not_traced: str | None
+    net: nn.Module, calls: list[Call], in_place: set[nn.ReLU], iterations: int, why_not_traced: str | None
 ) -> list[Unconverted]:
     """Exchange every nn.ReLU that is called once, but those `in_place`; return the called ReLUs that are left."""
     unconverted = []
     uses = Counter(call.module for call in calls)
     for call in calls:
+        owner = _fused_owner(net, call.path)
         if not is_relu(call.module):
-            unconverted.append(Unconverted(call.path or "forward", f"a function call, and {why_not_traced}"))
+            within = type(call.module).__name__ if call.path else "a function"
+            reason = (
+                f"a function call, and {why_not_traced}" if why_not_traced else f"inside {within}, which is not traced"
+            )
+        elif has_hooks(call.module):
+            reason = "its hooks, or a forward pass of its own, would be lost"
+        elif owner:
+            reason = f"inside {owner}, whose fused inference would pass it by"
         elif uses[call.module] > 1:
-            unconverted.append(Unconverted(call.path, f"one module in several places, and {why_not_traced}"))
+            reason = f"one module in several places, and {why_not_traced or 'not all of them are traced'}"
         elif call.module in in_place:
             reason = f"what in-place ReLUs change is used again, and {why_not_traced}"
-            unconverted.append(Unconverted(call.path, reason))
-        elif owner := _fused_owner(net, call.path):
-            unconverted.append(Unconverted(call.path, f"inside {owner}, whose fused inference would pass it by"))
         elif isinstance(activation := _activation(call, iterations), str):
-            unconverted.append(Unconverted(call.path, activation))
+            reason = activation
         else:
             for name, module in list(net.named_modules(remove_duplicate=False)):
                 if module is call.module:
                     net.set_submodule(name, activation)
+            continue
+        unconverted.append(Unconverted(call.path or "forward", reason))
     return unconverted
 
 
 def _fused_owner(net: nn.Module, path: str) -> str | None:
     """The class of PyTorch's own that holds the ReLU at `path`, if that is more than a container."""
     owner = type(net.get_submodule(path.rpartition(".")[0]))
-    containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+    containers = (nn.Module, nn.Sequential, nn.ModuleList, nn.ModuleDict)  # the first in a graph that looks into them
     return owner.__name__ if owner.__module__.startswith("torch.nn.") and owner not in containers else None
 
 
@@ -258,32 +279,6 @@ def _give_own(module: nn.Module, twin: nn.Module) -> None:
             twin.register_buffer(name, buffer)
     persistent = set(module._buffers) - module._non_persistent_buffers_set
     twin._non_persistent_buffers_set = set(twin._buffers) - persistent
-
-
-def _rewrite_graph(net: Converted, calls: dict[fx.Node, list[Call]], iterations: int) -> list[Unconverted]:
-    """Give every ReLU node of the graph a Q-Metric ReLU of its own; return the called ReLUs that are left."""
-    unconverted = []
-    uses = Counter(node.target for node in calls if node.op == "call_module")
-    for node, (call, *_) in calls.items():
-        if not _is_relu_node(net, node):
-            unconverted.append(Unconverted(call.path, f"inside {type(call.module).__name__}, which is not traced"))
-            continue
-        if isinstance(activation := _activation(call, iterations), str):
-            unconverted.append(Unconverted(call.path or str(node), activation))
-            continue
-        in_place = written(net, node) is not None
-        name = str(node.target) if uses[node.target] == 1 else _free_name(net, node)
-        net.add_submodule(name, activation)
-        _replace(node, name, in_place)
-    for target in uses:
-        if uses[target] > 1 and not any(node.target == target for node in net.graph.nodes):
-            net.delete_submodule(str(target))
-    net.recompile()
-    return unconverted
-
-
-def _is_relu_node(net: fx.GraphModule, node: fx.Node) -> bool:
-    return node.op != "call_module" or is_relu(net.get_submodule(str(node.target)))
 
 
 def _free_name(net: fx.GraphModule, node: fx.Node) -> str:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from detrame.errors import check_count, check_number, check_type, unknown
 from detrame.modes import full_precision
+from detrame.operators import autocasts
 from detrame.prox import nonnegative_minimiser
 
 SPARSITY, DAMPING = 0.1, 0.1
@@ -83,14 +84,15 @@ class DictionaryLayer(nn.Module):
 
     def extra_repr(self) -> str:
         """What is seen of this module when it is printed."""
-        parts = [f"sparsity={self.sparsity.item():.4g}", f"damping={self.damping.item():.4g}"]
+        numbers = {"sparsity": self.sparsity, "damping": self.damping}
+        parts = [f"{name}={'?' if value.is_meta else f'{value.item():.4g}'}" for name, value in numbers.items()]
         learned = tuple(name for name in LEARNABLE if isinstance(getattr(self, name), nn.Parameter))
         return ", ".join([*parts, *[f"learned={learned}"] * bool(learned)])
 
     def _input(self, x: Tensor) -> Tensor:
         """`x` in the precision of the dictionary, which it may have left only under autocast."""
         check_type("the input", x, Tensor, "a tensor")
-        if x.dtype != self.dictionary.dtype and not torch.is_autocast_enabled(x.device.type):
+        if x.dtype != self.dictionary.dtype and not autocasts(x):
             raise TypeError(f"the input is {x.dtype} and the dictionary {self.dictionary.dtype}: convert one of them")
         return x.to(self.dictionary.dtype)
 

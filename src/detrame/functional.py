@@ -107,9 +107,8 @@ def _iterated(
 
 def _needs_float64(z: Tensor, iterations: int, tolerance: float | None) -> bool:
     """Whether float32 is not enough, where it was asked for and where there is more."""
-    device = z.device.type
     many = iterations > FLOAT32_ENOUGH and tolerance is None
-    return many and z.dtype == torch.float32 and not torch.is_autocast_enabled(device) and device != "mps"
+    return many and z.dtype == torch.float32 and not operators.autocasts(z) and z.device.type != "mps"
 
 
 def _exporting() -> bool:

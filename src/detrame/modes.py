@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,15 +28,35 @@ def full_precision(device: torch.device) -> Iterator[None]:
 
     A gradient is computed as the flags stand in its backward pass, so that belongs in the block too.
     """
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    kept = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
-    products_in_tf32 = matmul.allow_tf32
-    matmul.allow_tf32 = False
+    with torch.autocast(device.type, enabled=False), _without_tf32():
+        yield
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    matmul: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    on: bool | str
+    off: bool | str
     try:
-        with torch.autocast(device.type, enabled=False), cudnn.flags(**kept, allow_tf32=False):
-            yield
+        name, on, off = "allow_tf32", True, False
+        places = [place for place in (matmul, cudnn) if place.allow_tf32]
+        medium = torch.get_float32_matmul_precision() == "medium"  # bfloat16 on a CPU, of which the flag knows nothing
+    except RuntimeError:  # where PyTorch's newer flags were set, what these are need not be what the older ones can say
+        name, on, off = "fp32_precision", "tf32", "ieee"
+        places = [place for place in (matmul, cudnn.conv, cudnn.rnn) if place.fp32_precision == on]
+        medium = False
+    try:
+        for place in places:
+            setattr(place, name, off)
+        if medium:
+            torch.set_float32_matmul_precision("highest")
+        yield
     finally:
-        matmul.allow_tf32 = products_in_tf32
+        for place in places:
+            setattr(place, name, on)
+        if medium:
+            torch.set_float32_matmul_precision("medium")
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def check_input(z: Tensor, weight: Tensor) -> None:
     """Raise a TypeError or ValueError unless `weight` can act on `z`."""
     if not z.is_floating_point():
         raise TypeError(f"expected a real floating-point tensor, got {z.dtype}")
-    if z.dtype != weight.dtype and not torch.is_autocast_enabled(z.device.type):
+    if z.dtype != weight.dtype and not autocasts(z):
         raise TypeError(f"the input is {z.dtype} and the weight {weight.dtype}: convert one of them")
     channels, dim = weight.shape[0], weight.ndim - 2
     if dim and z.ndim != dim + 2:
@@ -42,6 +42,11 @@ def check_input(z: Tensor, weight: Tensor) -> None:
     if z.ndim == 0 or z.shape[1 if dim else -1] != channels:
         where = "axis 1" if dim else "the last axis"
         raise ValueError(f"expected {channels} channels on {where}, got a tensor of shape {tuple(z.shape)}")
+
+
+def autocasts(z: Tensor) -> bool:
+    """Whether what is computed from `z` is under autocast, of which the meta device has none to ask for."""
+    return not z.is_meta and torch.is_autocast_enabled(z.device.type)
 
 
 def apply(weight: Tensor, u: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -16,11 +16,13 @@ from torch import Tensor, fx, nn
 from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from detrame.activations import CoupledReLU
 from detrame.channels import Layer, Origins, tensors
 from detrame.dictionary import DictionaryLayer
 from detrame.modes import evaluating
+from detrame.operators import autocasts
 
 _RELUS = frozenset({F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_})
 
@@ -46,7 +48,7 @@ class Arguments(NamedTuple):
 
     def fresh(self) -> "Arguments":
         """The same with tensors of their own, so that a network that works in place does no harm."""
-        return Arguments(_cloned(self.args), _cloned(self.kwargs))
+        return Arguments(*tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), (self.args, self.kwargs)))
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,15 @@ class Call:
     axis: int | None
 
 
-def is_relu(module: nn.Module) -> bool:
+def is_relu(module: nn.Module | None) -> bool:
     """Whether a module is PyTorch's ReLU itself: a subclass may do something else."""
     return type(module) is nn.ReLU
+
+
+def is_relu_node(net: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a node of the network's graph is a ReLU: PyTorch's module (without hooks), function or method."""
+    method = node.op == "call_method" and node.target in ("relu", "relu_")
+    return method or node.target in _RELUS or is_relu(module_of(net, node))
 
 
 class _Recorder(TorchFunctionMode):
@@ -95,7 +103,7 @@ class _Recorder(TorchFunctionMode):
 def _parameter_dtype(z: Tensor) -> torch.dtype:
     """The dtype for parameters that act on `z`: under autocast it is in half precision, they are not."""
     half = z.dtype in (torch.float16, torch.bfloat16)
-    return torch.get_default_dtype() if half and torch.is_autocast_enabled(z.device.type) else z.dtype
+    return torch.get_default_dtype() if half and autocasts(z) else z.dtype
 
 
 @contextmanager
@@ -127,26 +135,6 @@ def run(net: nn.Module, example: Arguments) -> tuple[list[Call], list[Tensor]]:
     return recorder.calls, [output.detach() for output in tensors(result)]
 
 
-def run_graph(net: fx.GraphModule, example: Arguments) -> dict[fx.Node, list[Call]]:
-    """Run the example node by node: the ReLU calls that each node made, of those that made any."""
-    found: dict[fx.Node, list[Call]] = {}
-    inputs = example.fresh()
-    with _recording(net, inputs) as recorder:
-
-        class Interpreter(fx.Interpreter):
-            def run_node(self, n: fx.Node) -> Any:
-                before = len(recorder.calls)
-                result = super().run_node(n)
-                if calls := recorder.calls[before:]:
-                    found[n] = calls
-                return result
-
-        bound = inspect.signature(net.forward).bind(*inputs.args, **inputs.kwargs)
-        bound.apply_defaults()
-        Interpreter(net).run(*bound.args)
-    return found
-
-
 _ASSIGNMENTS = (
     *(operator.iadd, operator.isub, operator.imul, operator.imatmul, operator.itruediv, operator.ifloordiv),
     *(operator.imod, operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ior, operator.ixor),
@@ -171,7 +159,7 @@ def _mode() -> tuple[bool, bool, int]:
 
 
 class _Tracer(fx.Tracer):
-    """Traces through a network, not into PyTorch's own modules, ReLUs, iterated activations, dictionary layers."""
+    """Traces through a network, not into PyTorch's own modules, iterated activations and dictionary layers."""
 
     proxy_buffer_attributes = True  # or a buffer's value at the time of tracing would be kept for good
 
@@ -191,11 +179,7 @@ class _Tracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether a module is one node of the graph."""
-        return (
-            is_relu(m)
-            or isinstance(m, CoupledReLU | DictionaryLayer)
-            or super().is_leaf_module(m, module_qualified_name)
-        )
+        return isinstance(m, CoupledReLU | DictionaryLayer) or super().is_leaf_module(m, module_qualified_name)
 
 
 def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.GraphModule | str:
@@ -211,9 +195,8 @@ def trace(net: nn.Module, example: Arguments, expected: list[Tensor]) -> fx.Grap
                 return "the forward pass differs between training and evaluation, so that no one trace serves"
             _, outputs = run(found, example)
     except Exception as error:  # whatever a forward pass does to a proxy that it cannot stand for
-        return (
-            f"the forward pass cannot be traced ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
-        )
+        said = str(error).splitlines() or [type(error).__name__]
+        return f"the forward pass cannot be traced ({said[0]})"
     if not same_outputs(expected, outputs):
         return "its trace gives other outputs"
     return found
@@ -301,13 +284,14 @@ def _check_hooks(net: nn.Module, graph: fx.GraphModule) -> None:
     """Raise a ValueError if a module that the graph looks into, rather than calls it, has hooks."""
     called = {node.target for node in graph.graph.nodes if node.op == "call_module"}
     for name, module in net.named_modules():
-        if _has_hooks(module) and name not in called:
+        if has_hooks(module) and name not in called:
             raise ValueError(f"hooks or a forward pass of {name or 'the network'} itself would not be called")
 
 
-def _has_hooks(module: nn.Module) -> bool:
+def has_hooks(module: nn.Module) -> bool:
+    """Whether more than the forward pass of its class happens when a module is called."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks) or "forward" in vars(module)  # which is not that of its class
+    return any(hooks) or "forward" in vars(module)
 
 
 def module_of(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
@@ -315,7 +299,7 @@ def module_of(net: fx.GraphModule, node: fx.Node) -> nn.Module | None:
     if node.op != "call_module":
         return None
     module = net.get_submodule(str(node.target))
-    return None if _has_hooks(module) else module
+    return None if has_hooks(module) else module
 
 
 def uses(net: fx.GraphModule, node: fx.Node) -> int:
@@ -358,13 +342,3 @@ def same_outputs(expected: list[Tensor], outputs: list[Tensor], *, rtol: float =
         return alike and (a.is_meta or torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True))
 
     return len(expected) == len(outputs) and all(map(same, expected, outputs))
-
-
-def _cloned(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
-        return {name: _cloned(item) for name, item in value.items()}
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return type(value)(_cloned(item) for item in value)
-    return value

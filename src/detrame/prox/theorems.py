@@ -158,13 +158,12 @@ def recover(coupling: Tensor, gain: Tensor, threshold: Tensor, *, size: tuple[in
         threshold: ``(C,)``, >= 0.
         size: of the input, for a convolution: where eigenvalues are taken.
     """
-    parts = {"coupling": coupling, "gain": gain, "threshold": threshold}
-    for name, tensor in parts.items():
-        check_floating(name, tensor)
+    check_floating("coupling", coupling)
     operators.check_weight(coupling, "coupling")
     check_size(coupling, size)
-    for name, tensor in parts.items():
-        if tensor.shape[:1] != coupling.shape[:1] or (tensor is not coupling and tensor.ndim != 1):
+    for name, tensor in (("gain", gain), ("threshold", threshold)):
+        check_floating(name, tensor)
+        if tensor.shape != coupling.shape[:1]:
             raise ValueError(f"{name} must have shape ({coupling.shape[0]},), got {tuple(tensor.shape)}")
     if gain.min() < 0 or gain.max() > 1 or threshold.min() < 0:
         raise ValueError("expected gains in [0, 1] and thresholds >= 0: project the parameters first")
