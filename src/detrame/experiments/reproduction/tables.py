@@ -2,11 +2,10 @@
 
 from typing import NamedTuple
 
-from detrame.experiments import timing
+from detrame.experiments import paper, timing
 from detrame.experiments.changes import Row as Change
 from detrame.experiments.controls import Control
-from detrame.experiments.paper import COMPARED
-from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, Pair, model_name, models
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Pair, model_name, models
 from detrame.experiments.reproduction.matches import Match, matches
 from detrame.experiments.reproduction.verdicts import Verdict, side
 
@@ -28,7 +27,7 @@ def accuracies(evidence: Evidence) -> list[Accuracies]:
 
 
 def _accuracies(evidence: Evidence, dataset: str) -> Accuracies:
-    cells = [evidence.cell(model, dataset) for model in models("plainnet", *RESIDUAL, dataset=dataset)]
+    cells = [evidence.cell(model, dataset) for model in models(dataset=dataset)]
     return Accuracies(
         DATASETS[dataset],
         cells[0].relu.epochs,
@@ -80,7 +79,7 @@ def times(evidence: Evidence) -> list[Times]:
 
 
 def _times(evidence: Evidence, model: str) -> Times:
-    relu, qmetric = (evidence.time(model, activation) for activation in COMPARED)
-    paper_test = qmetric.paper_test_s_per_image / relu.paper_test_s_per_image
-    ratios = [qmetric.paper_ratio, qmetric.ratio, paper_test, evidence.test_ratio(model), qmetric.operations_ratio]
-    return Times(relu, qmetric, ratios)
+    relu, qmetric = (evidence.time(model, activation) for activation in paper.COMPARED)
+    training = [qmetric.paper_ratio, qmetric.ratio]
+    test = [paper.time_ratio(model, "test"), evidence.test_ratio(model)]
+    return Times(relu, qmetric, [*training, *test, qmetric.operations_ratio])
