@@ -24,7 +24,6 @@ from detrame.experiments.reproduction.evidence import Evidence, Gain, model_name
 from detrame.experiments.reproduction.figures import _under, training_curves, under_attack
 from detrame.experiments.reproduction.judges import cost
 from detrame.experiments.reproduction.matches import against_controls, against_curve
-from detrame.experiments.reproduction.tables import DASH, matched, times
 from detrame.experiments.reproduction.verdicts import (
     NOTHING,
     Claim,
@@ -44,6 +43,7 @@ from detrame.training import Recipe
 from tests.experiments.test_report import Page
 
 ROOT = Path(__file__).parents[2]
+DASH = "\N{EN DASH}"
 SECTIONS = [
     "networks",
     "accuracy",
@@ -821,10 +821,16 @@ def test_what_training_times_are_is_said_by_their_rows(nothing: Evidence) -> Non
     assert said in page(dataclasses.replace(evidence, timing=rows))
 
 
+def columns_of(html: str, section: str, count: int) -> list[tuple[str, ...]]:
+    """The first columns of figures in the tables of a section."""
+    (inside,) = re.findall(f'<section id="{section}">(.*?)</section>', html, re.DOTALL)
+    rows = [re.findall('<td class="right">(.*?)</td>', row)[:count] for row in inside.split("<tr>")]
+    return [*zip(*filter(None, rows), strict=True)]
+
+
 def test_the_numbers_of_a_column_have_as_many_decimals() -> None:
-    evidence = Evidence.read(ROOT / "results")
-    columns = [*zip(*[line.figures for network in times(evidence) for line in network.lines], strict=True)]
-    columns.append(tuple(row.width for rows in matched(evidence).values() for row in rows))
+    html = build(ROOT / "results")
+    columns = [*columns_of(html, "time", 5), *columns_of(html, "controls", 1)]  # times, and widths
     for column in columns:
         assert len({len(figure.partition(".")[2]) for figure in column if figure != DASH}) == 1, column
 

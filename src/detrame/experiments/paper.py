@@ -23,6 +23,12 @@ def iterations(model: str, dataset: str) -> int | None:
     return cell["iterations"] if cell else None
 
 
+def time_ratio(model: str, phase: str) -> float:
+    """How many times as long as ReLU Q-Metric took in the paper, in training ("train") or in test ("test")."""
+    times: dict[str, float] = tables()["time"][model]
+    return times[f"{phase}_qmetric"] / times[f"{phase}_relu"]
+
+
 def timed(models: Sequence[str] | None = None) -> list[str]:
     """The networks of the time table, or those named; a ValueError for one that it does not have."""
     table = tables()["time"]

@@ -92,7 +92,7 @@ def _row(model: str, activation: str, steps: Steps | None, runs: Sequence[Result
         model=model,
         activation=activation,
         iterations=default_recipe(model, "cifar10").iterations,
-        paper_ratio=times["train_qmetric"] / times["train_relu"],
+        paper_ratio=paper.time_ratio(model, "train"),
         paper_train_s=times[f"train_{activation}"],
         paper_test_s_per_image=times[f"test_{activation}"],
     )

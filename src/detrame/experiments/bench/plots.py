@@ -3,47 +3,38 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
 from detrame.experiments.bench.steps import Steps
 from detrame.experiments.report.charts import dot_chart
 from detrame.experiments.report.html import standalone
 from detrame.training.files import write_text
 
+Figures = tuple[str, list[float]]  # a name, and a figure for each network
+
 
 def write(networks: Sequence[Steps], into: Path) -> None:
     """Draw the steps of networks on one device as ``steps.svg`` and ``ratios.svg``."""
-    for name, svg in (("steps", _steps(networks)), ("ratios", _ratios(networks))):
-        write_text(into / f"{name}.svg", standalone(svg))
+    names, where = [one.model for one in networks], f"{networks[0].environment['hardware']}, batch {networks[0].batch}"
+    for file, series, title, label in (
+        ("steps", _steps(networks), "Time of a training step", "ms a step"),
+        ("ratios", _ratios(networks), "Training step of Q-Metric over ReLU", "Q-Metric / ReLU"),
+    ):
+        chart = dot_chart(names, series, title=f"{title}, {where}", x_label=f"{label}, {where}")
+        write_text(into / f"{file}.svg", standalone(chart))
 
 
-def _steps(networks: Sequence[Steps]) -> Markup:
+def _steps(networks: Sequence[Steps]) -> list[Figures]:
     both = [("ReLU", [one.relu for one in networks]), ("Q-Metric", [one.qmetric for one in networks])]
-    series = [
+    return [
         (f"{name}{path}", [getattr(one, field) for one in figures])
         for field, path in (("step_ms", ""), ("plain_ms", ", plain"), ("research_ms", ", research code"))
         for name, figures in both
     ]
-    where = f"{networks[0].environment['hardware']}, batch {networks[0].batch}"
-    return dot_chart(
-        [one.model for one in networks],
-        series,
-        title=f"Time of a training step, {where}",
-        x_label=f"ms a step, {where}",
-    )
 
 
-def _ratios(networks: Sequence[Steps]) -> Markup:
-    series = [
+def _ratios(networks: Sequence[Steps]) -> list[Figures]:
+    return [
         ("ours", [one.ratio for one in networks]),
         ("plain", [one.plain_ratio for one in networks]),
         ("paper", [one.paper_ratio for one in networks]),
         ("operations", [one.operations_ratio for one in networks]),
     ]
-    where = f"{networks[0].environment['hardware']}, batch {networks[0].batch}"
-    return dot_chart(
-        [one.model for one in networks],
-        series,
-        title=f"Training step of Q-Metric over ReLU, {where}",
-        x_label=f"Q-Metric / ReLU, {where}",
-    )

@@ -79,7 +79,6 @@ def measure_steps(model: str, where: Setting) -> Steps:
     """Measure a network of the paper's time table, on random images."""
     recipes = [where.step_recipe(model, activation) for activation in paper.COMPARED]
     relu, qmetric = (_figures(recipe, where.random_images, where) for recipe in recipes)
-    paper_times = paper.tables()["time"][model]
     return Steps(
         model=model,
         batch=where.batch,
@@ -88,7 +87,7 @@ def measure_steps(model: str, where: Setting) -> Steps:
         ratio=qmetric.step_ms / relu.step_ms,
         plain_ratio=qmetric.plain_ms / relu.plain_ms,
         operations_ratio=qmetric.multiply_adds / relu.multiply_adds,
-        paper_ratio=paper_times["train_qmetric"] / paper_times["train_relu"],
+        paper_ratio=paper.time_ratio(model, "train"),
         ceilings=where.ceilings,
         environment=describe(where.random_images, where.device),
     )

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from detrame.errors import Failure
+from detrame.experiments.report.svg import signed
 from detrame.training.files import write_text
 
 CHART = b'<svg xmlns="http://www.w3.org/2000/svg" class="chart" '  # how a chart of ours begins, and a drawing hardly
@@ -57,10 +58,12 @@ def _resource(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("detrame.experiments", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["signed"] = signed
+    return environment

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+from detrame.experiments.report.groups import NAMES
 from detrame.experiments.report.html import render
 from detrame.experiments.reproduction import diagrams, figures, tables, wording
 from detrame.experiments.reproduction.claims import judged
-from detrame.experiments.reproduction.evidence import Evidence
+from detrame.experiments.reproduction.evidence import Evidence, model_name
 from detrame.experiments.robustness.tables import measured_on
+from detrame.experiments.spread import plus_minus
 from detrame.training.files import ready_to_write, write_text
 
 __all__ = ["build", "page", "write"]
@@ -28,6 +30,9 @@ def page(evidence: Evidence) -> str:
         facts=wording.facts(evidence),
         looks=wording.LOOKS,
         linked=wording.linked,
+        names=NAMES,
+        model_name=model_name,
+        plus_minus=plus_minus,
         claims=claims,
         tally=wording.tally(claims),
         accuracies=tables.accuracies(evidence),
@@ -37,7 +42,7 @@ def page(evidence: Evidence) -> str:
         under_attack=figures.under_attack(evidence),
         attacked_on=measured_on(evidence.fooling) if evidence.fooling else "",
         most_parameters=wording.most_parameters(evidence),
-        controls=tables.matched(evidence),
+        controls=tables.controls(evidence),
         changes=tables.changes(evidence),
         behind=wording.behind(evidence),
         times=tables.times(evidence),

@@ -179,11 +179,11 @@ class Evidence:
 
 
 def models(*families: str, dataset: str | None = None) -> list[str]:
-    """The paper's networks of some of the FAMILIES, in its order, by data set or all."""
+    """The paper's networks in its order: of some of the FAMILIES, or of all; on one data set, or on any."""
     return [
         model
         for model, row in paper.tables()["accuracy"].items()
-        if re.sub(r"[\d_]+$", "", model) in families and (dataset is None or dataset in row)
+        if re.sub(r"[\d_]+$", "", model) in (families or FAMILIES) and (dataset is None or dataset in row)
     ]
 
 

@@ -81,7 +81,7 @@ def training_curves(evidence: Evidence) -> dict[str, list[Figure]]:
     by_dataset = {
         name: [
             _training(model, dataset, runs)
-            for model in models("plainnet", *RESIDUAL, dataset=dataset)
+            for model in models(dataset=dataset)
             if any(runs := [evidence.runs(model, dataset, activation) for activation in COMPARED])
         ]
         for dataset, name in DATASETS.items()
@@ -121,7 +121,7 @@ def under_attack(evidence: Evidence) -> dict[str, list[Figure]]:
             rows = [row for row in evidence.fooling if (row.dataset, row.attack) == (dataset, attack)]
             if attack == "noise":
                 rows = [row for row in rows if row.unit == "pixels"]
-            for model in models("plainnet", *RESIDUAL, dataset=dataset):
+            for model in models(dataset=dataset):
                 if found := [row for row in rows if row.model == model]:
                     title = f"{what}; {found[0].images:,} test images of {dataset_name}"
                     groups.setdefault(title, []).append(_attacked(found, title, score, y_label))

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from detrame.experiments import paper
-from detrame.experiments.reproduction.evidence import ENOUGH_SEEDS, FAMILIES, RESIDUAL, Evidence, models, published
+from detrame.experiments.reproduction.evidence import ENOUGH_SEEDS, FAMILIES, Evidence, models, published
 from detrame.experiments.reproduction.judges.judging import Printed
 from detrame.experiments.reproduction.matches import Match, against_curve, controls, matches
 from detrame.experiments.reproduction.verdicts import Count, Found, Verdict
@@ -24,7 +24,7 @@ def same_parameters(printed: Printed, evidence: Evidence, dataset: str) -> Found
     if any(past):
         text += f"; beyond the ReLU curve, and not counted, above its end in {past.text()}"
     text += f"; in the paper's own table above in {table.text()}"
-    names = models("plainnet", *RESIDUAL, dataset=dataset)
+    names = models(dataset=dataset)
     few = evidence.few(names, dataset) or any(one.n < ENOUGH_SEEDS for one in controls(evidence, dataset))
     return Found(text, here.verdict, few)
 
@@ -60,8 +60,7 @@ def parameters(printed: Printed, evidence: Evidence, dataset: str) -> Found | No
 
 def _paper(phase: str) -> dict[str, float]:
     """The paper's times with Q-Metric over those with ReLU, by network."""
-    times = paper.tables()["time"]
-    return {model: row[f"{phase}_qmetric"] / row[f"{phase}_relu"] for model, row in times.items()}
+    return {model: paper.time_ratio(model, phase) for model in paper.timed()}
 
 
 def _by_family(ratios: Mapping[str, float], least: float, most: float, provisional: bool) -> Found | None:
