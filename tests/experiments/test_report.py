@@ -100,6 +100,7 @@ def test_difference_is_paired_where_the_seeds_are_shared() -> None:
     assert gap.margin == pytest.approx(4.303 / 3**0.5, rel=1e-4)  # Student's t of two degrees of freedom
     assert not gap.settled
     assert gap._replace(freedom=9).settled  # 2.262 / sqrt(3)
+    assert gap._replace(freedom=9, mean=-gap.mean).settled  # whichever of the two is ahead
 
 
 def test_difference_without_shared_seeds_adds_the_variances() -> None:

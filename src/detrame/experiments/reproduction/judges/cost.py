@@ -40,7 +40,7 @@ def times(phase: str) -> Callable[[Printed], dict[str, str]]:
 
 def training_time(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     """Does a step with Q-Metric take almost twice as long, in the median of each family?"""
-    ratios = {row.model: row.ratio for row in evidence.timing if row.activation == "qmetric" and row.ratio is not None}
+    ratios = {row.model: row.ratio for row in evidence.timing if row.ratio is not None}
     return _by_family(ratios, ALMOST_TWICE, 2, len(ratios) < len(_paper("train")))
 
 

@@ -35,7 +35,7 @@ def best(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     scores = [result.scores.last for result in evidence.runs("plainnet9", dataset, "qmetric")]
     if not scores:
         return None
-    gain = max(scores) - _accuracy(dataset)
+    gain = round(max(scores) - _accuracy(dataset), 4)  # 93.40 - 93.04 is less than 0.36 in binary
     large = gain >= printed["printed"][list(DATASETS).index(dataset)]
     verdict = Verdict.HOLDS if large else Verdict.PARTLY if gain > 0 else Verdict.FAILS
     may_rise = verdict is not Verdict.HOLDS and len(scores) < PAPER_RUNS
