@@ -17,7 +17,8 @@ from detrame import cli
 from detrame.data import load as load_dataset
 from detrame.data.dataset import Split
 from detrame.errors import Failure
-from detrame.experiments import networks
+from detrame.experiments import default_recipe, networks
+from detrame.experiments.plans import seeded
 from detrame.models import read_pretrained
 from detrame.training import Recipe, load, plan
 from detrame.training.files import ready_to_write, write_text
@@ -48,6 +49,20 @@ def test_compare_trains_both_networks_on_the_same_seeds_and_writes_the_page(comp
     assert [(r.seed, r.split_seed) for r in recipes] == [(0, 0), (1, 1)] * 2
     assert len({r.replace(seed=0, split_seed=0, activation="relu") for r in recipes}) == 1
     assert "<html" in (compared / "report.html").read_text()
+
+
+def test_seeds_draw_a_split_of_their_own_where_the_data_set_has_none() -> None:
+    def drawn(dataset: str) -> list[tuple[int, int]]:
+        return [(one.seed, one.split_seed) for one in seeded(default_recipe("plainnet3", dataset), [0, 7])]
+
+    assert drawn("digits") == [(0, 0), (7, 7)]
+    assert drawn("cifar10") == [(0, 0), (7, 0)]
+
+
+def test_an_empty_folder_is_trained_into(inside: Path) -> None:
+    Path("made").mkdir()
+    assert cli.run(["train", "plainnet3", "--out", "made", *SMALL]) == 0
+    assert load("made").finished
 
 
 def test_a_closed_stdout_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,6 +256,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["train", "plainnet3", "--set", "lr=1e30", *SMALL[:4]], 1, "start again with a smaller one, as --set lr=0.1"),
     (["train", "plainnet3", "--checkpoint-every", "0"], 2, "Invalid value for '--checkpoint-every'"),
     (["train", "plainnet3", "--out", "{run}"], 1, "is not empty: choose another --out"),
+    (["train", "plainnet3", "--out", "{run}", "--seeds", "0,1"], 1, "is not empty: choose another --out"),
     (["train", "plainnet3", "--out", "{here}/file"], 1, "file is a file: choose another --out"),
     (["train", "plainnet3", "--out", "{here}/file/run"], 1, "cannot make the folder"),
     (["train", "plainnet3", "--out", "/proc/run"], 1, "cannot make the folder /proc/run"),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import detrame
-from detrame import LISTA, SLSTM, cli, operators
+from detrame import LISTA, SLSTM, QMetricReLU, cli, operators
 from detrame.activations import CoupledReLU, q_metric_relus
 from detrame.functional import q_metric_relu
 from detrame.inference import layer_codes, predict
@@ -192,6 +192,16 @@ def test_the_codes_of_a_dictionary_network_are_measured_too() -> None:
     codes = layer_codes(net, torch.rand(3, 1, 8, 8))
     assert [len(layer.residuals) for layer in codes] == [0, 0]
     assert all(0 < layer.sparsity < 1 for layer in codes)
+
+
+def test_codes_are_measured_by_their_zeros_and_changes_and_nothing_stays_in_the_network() -> None:
+    act = QMetricReLU(1, iterations=3, init="random")
+    net, images = nn.Sequential(nn.ReLU(), act), torch.tensor([0.0, 0.5, 0.25, 1.0]).reshape(1, 1, 2, 2)
+    relu, qmetric = layer_codes(net, images)
+    assert (relu.sparsity, len(relu.residuals)) == (0.25, 0)
+    u, changes = q_metric_relu(images, act.coupling, act.gain, act.threshold, 3, return_residuals=True)
+    torch.testing.assert_close(qmetric.residuals, changes / u.max())
+    assert not any(module._forward_hooks for module in net.modules())
 
 
 def test_runs_are_trained_summed_up_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,7 @@ def test_an_epoch_serves_what_its_plan_says() -> None:
     split = images(50)
     batches = Batches(split, 8, seed=1, crop_padding=2, flip=True, mean=MEAN)
     plan = batches.plan(4)
+    assert set(plan.offsets.flatten().tolist()) == set(range(5))
     served = list(batches.epoch(4))
     assert len(served) == len(batches) == 7
     pixels = torch.cat([x for x, _ in served])

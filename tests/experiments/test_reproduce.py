@@ -2,6 +2,7 @@ import json
 import math
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
@@ -109,6 +110,11 @@ def test_expected_time_is_by_the_epoch() -> None:
     assert expected_time(recipe.replace(epochs=20), known) == (25, known[0].environment["hardware"])
     known[1].timing["train_s_per_image_and_epoch"] = 1e-5  # by itself: half a second an epoch
     assert expected_time(recipe.replace(epochs=20), known) == (15, known[0].environment["hardware"])
+    known[0].timing["train_s_per_image_and_epoch"] = 1e-5
+    held_out = [replace(known[0], recipe=recipe.replace(validation=10_000))]  # 40,000 are left to train on
+    assert expected_time(recipe.replace(epochs=20), held_out) == (8, "here")
+    six = result(recipe, 90.0, seconds=1200.0)
+    assert expected_time(recipe, [replace(six, scores=replace(six.scores, together=6))]) == (200, "here")
     for other in ({"activation": "qmetric"}, {"dataset": "digits"}, {"width": 0.5}):
         assert expected_time(recipe.replace(**other), known) is None
 
@@ -121,20 +127,24 @@ def test_networks_of_different_widths_have_results_of_different_names() -> None:
 
 def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
     run = train(tiny(), tmp_path / "run", device="cpu")
-    path = record(run, tmp_path / "results")
+    path = record(run, tmp_path / "results", timing={"test_s_per_image": 0.5})
     assert path.stat().st_size < 10_000
     (again,) = stored(tmp_path / "results")
     assert (again.recipe, again.scores, again.environment) == (run.recipe, run.scores, run.environment)
     assert again.test_accuracy == pytest.approx([epoch.test_accuracy for epoch in run.history], abs=1e-3)
+    assert again.timing == {"test_s_per_image": 0.5}
     for text, reason in (("{}", "it lacks 'recipe'"), ("[]", "it has other fields"), ("{", "Expecting property")):
         path.write_text(text)
         with pytest.raises(Failure, match=rf"is not a result \({reason}"):
             stored(tmp_path / "results")
     whole = json.loads(record(run, tmp_path / "results").read_text())
-    for score in ("abc", math.nan, None, -1, 900):
-        path.write_text(json.dumps(whole | {"scores": whole["scores"] | {"last": score}}))
-        with pytest.raises(Failure, match=rf"is not a result \({score!r} is no score\)"):
-            stored(tmp_path / "results")
+    for score in ("abc", math.nan, None, -1, 100.1):
+        for damaged in ({"scores": whole["scores"] | {"last": score}}, {"test_accuracy": [50.0, score]}):
+            path.write_text(json.dumps(whole | damaged))
+            with pytest.raises(Failure, match=rf"is not a result \({score!r} is no score\)"):
+                stored(tmp_path / "results")
+    path.write_text(json.dumps(whole | {"test_accuracy": [0, 100]}))
+    assert stored(tmp_path / "results")[0].test_accuracy == [0, 100]
 
 
 def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path: Path) -> None:
@@ -176,7 +186,9 @@ def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.Cap
     assert all(keys <= set(row) for row in rows)
     assert [row["n"] for row in rows] == [1, 1]
     assert rows[1]["verdict"] == "not reproduced"
-    assert not missing(recipes([("plainnet3", "digits")], [0]), Path("results"))
+    wanted = recipes([("plainnet3", "digits")], [0])
+    assert not missing(wanted, Path("results"))
+    assert missing(wanted, Path("results"), table="ddl") == wanted
 
 
 def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
@@ -231,6 +243,10 @@ def test_a_budget_begins_no_more_than_may_be_done_in_it(small_table: Path, monke
             run_missing(wanted, Path("results"), Path("runs"), device="cpu", minutes=minutes)
         assert [len(group) for group in begun] == sizes
         assert list(chain(*begun)) == [result_name(recipe) for recipe in wanted]
+    begun.clear()
+    with pytest.raises(Failure, match="for another reason"):
+        run_missing(wanted, Path("results"), Path("runs"), device="cpu", timed=lambda run: {})
+    assert [len(group) for group in begun] == [1, 1, 1, 1], "what is timed has the device to itself"
 
 
 def test_without_a_budget_nobody_asks_how_long_a_run_takes(small_table: Path) -> None:
@@ -265,6 +281,10 @@ def test_a_dry_run_knows_what_is_begun_and_adds_up(small_table: Path, capsys: py
     assert f"{begun['run']}: goes on after epoch 1, about " in first
     assert last.startswith("2 of 2 runs are missing: about ")
     assert last.endswith(" one after another")
+    resume(path)
+    assert cli.run(["reproduce", "accuracy", "--dry-run", "--json"]) == 0
+    done, _ = json.loads(capsys.readouterr().out)
+    assert (done["epochs_done"], done["expected_seconds"]) == (relu.epochs, 0), "only its result is to be stored"
 
 
 @pytest.mark.parametrize("together", [6, 1])

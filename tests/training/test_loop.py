@@ -334,6 +334,12 @@ def test_a_loss_that_turns_nan_stops_the_run(tmp_path: Path) -> None:
     assert not load(tmp_path / "run").finished
 
 
+def test_the_rate_to_start_again_with_is_a_tenth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Step, "__call__", lambda self, images, labels: (torch.tensor(torch.nan), torch.tensor(0)))
+    with pytest.raises(Failure, match=r"\(it is 0.05\); start again with a smaller one, as --set lr=0.005$"):
+        train(tiny(), tmp_path / "run", device="cpu")
+
+
 @pytest.mark.parametrize(
     ("device", "complaint"),
     [("gpu", "unknown device 'gpu'"), ("meta", "unknown device 'meta'"), ("cuda", "sees no CUDA device here")],
@@ -431,6 +437,7 @@ def test_runs_named_in_two_ways_stop_as_others_do(tmp_path: Path, monkeypatch: p
     paths = [plan(tiny(), tmp_path / "a", device="cpu").path, plan(tiny(), "b", device="cpu").path]
     with pytest.raises(loop.Stopped, match=f"continue with `detrame train --resume {tmp_path}`"):
         resume_all(paths, minutes=0)
+    assert all(run.finished for run in resume_all(paths, minutes=10)), "time that is not up stops nothing"
 
 
 def test_folders_that_cannot_be_trained_into(finished: Run, tmp_path: Path) -> None:
