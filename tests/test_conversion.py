@@ -460,6 +460,21 @@ def test_optional_arguments_constants_and_buffers(inplace: bool) -> None:
     torch.testing.assert_close(converted(x), scale * net(x))
 
 
+def test_a_network_with_an_optional_argument_can_be_pickled() -> None:
+    converted, x = detrame.convert(Optional(), torch.randn(4, 3)), torch.randn(4, 3)
+    twin = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(converted))))
+    torch.testing.assert_close(twin(x), converted(x))
+    with pytest.raises(AssertionError, match="mask has been specialized to have value None"):
+        twin(x, torch.ones(3))
+    assert left_in(detrame.convert(Residual(), IMAGES)) == []  # which could not be traced any more
+
+
+def test_a_network_converted_with_an_optional_argument_folds() -> None:
+    x, mask = torch.randn(4, 3), torch.randn(3)
+    converted = detrame.convert(Optional(), (x, mask)).eval()
+    torch.testing.assert_close(detrame.fold(converted)(x, mask), converted(x, mask))
+
+
 def test_a_traced_network_can_be_copied_with_its_list() -> None:
     converted = detrame.convert(Residual(), IMAGES).eval()
     for twin in (copy.deepcopy(converted), pickle.loads(pickle.dumps(converted))):

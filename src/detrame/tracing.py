@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.autograd.graph import disable_saved_tensors_hooks
+from torch.fx._symbolic_trace import _assert_is_none
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
@@ -167,11 +168,14 @@ class _Tracer(fx.Tracer):
         super().__init__()
         self.mode = _mode()
 
-    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+    def create_node(self, kind: str, target: Any, args: tuple[Any, ...], *rest: Any, **kwargs: Any) -> fx.Node:
         """A node of the graph; a ValueError in a block of which the graph would not know."""
         if _mode() != self.mode:  # inside an autograd function of the network's own there are no gradients either
             raise ValueError("a block without gradients or with its own autocast, or its own backward, would be lost")
-        return super().create_node(*args, **kwargs)
+        if target is _assert_is_none:  # of an argument left out; once such a node is unpickled, torch.fx traces no more
+            is_none = super().create_node(kind, operator.eq, (args[0], None), {})
+            target, args = torch._assert, (is_none, *args[1:])
+        return super().create_node(kind, target, args, *rest, **kwargs)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         """What stands for the value of a node."""
@@ -231,9 +235,11 @@ def _checkpoints_refused(training: bool) -> AbstractContextManager[None]:
 def _left_out(net: nn.Module, example: Arguments | None) -> dict[str, Any]:
     """The arguments of the forward pass that are to keep their defaults: None stays None in the trace.
 
-    Without an example these are the switches, None, True and False, on which a pass branches: others can be given.
-    Containers are not among them: torch.fx has no code for such.
+    Without an example these are the switches, None, True and False, on which a pass branches: others can be given, and
+    all to a graph, which has no branches. Containers are not among them: torch.fx has no code for such.
     """
+    if isinstance(net, fx.GraphModule):
+        return {}
     signature = inspect.signature(net.forward)
     first = list(signature.parameters)[:1]
     given = first if example is None else signature.bind(*example.args, **example.kwargs).arguments
