@@ -1,6 +1,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
@@ -391,6 +392,16 @@ def test_an_in_place_relu_whose_input_is_used_again(use: Callable[[nn.Module, Te
     converted = detrame.convert(net, x)  # a warning would be an error
     assert left_in(converted) == []
     torch.testing.assert_close(converted(x), net(x))
+
+
+@dataclass
+class Output:
+    logits: Tensor
+
+
+def test_outputs_in_a_dataclass_are_looked_at() -> None:
+    net, x = Reused(lambda relu, z: Output(z + relu(z))), torch.randn(4, 3)  # type: ignore[arg-type, return-value]
+    torch.testing.assert_close(detrame.convert(net, x)(x).logits, net(x).logits)
 
 
 @pytest.mark.parametrize("inplace", [False, True])

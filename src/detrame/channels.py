@@ -4,6 +4,7 @@ An axis is counted from the end, -1 for the last, so that it stays what it is wh
 """
 
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -140,9 +141,11 @@ def _varying(numbers: Tensor) -> int | None:
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
-    """Every tensor in nested lists, tuples and dicts."""
+    """Every tensor in nested lists, tuples, dicts and dataclasses."""
     if isinstance(value, Tensor):
         yield value
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from tensors([getattr(value, field.name, None) for field in fields(value)])
     elif isinstance(value, dict):
         yield from tensors(list(value.values()))
     elif isinstance(value, list | tuple):
