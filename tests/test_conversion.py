@@ -142,6 +142,7 @@ def test_channels_and_filters_come_from_the_example() -> None:
     assert kernels(detrame.convert(Functional(), IMAGES)) == [(4, 4, 3, 3), (4, 4), *[(5, 5)] * 5]
     assert kernels(detrame.convert(nn.Sequential(nn.ReLU()), IMAGES)) == [(3, 3, 1, 1)]
     assert kernels(detrame.convert(nn.ReLU(), IMAGES)) == [(3, 3, 1, 1)]
+    assert not detrame.convert(nn.ReLU().eval(), IMAGES).training
     tokens = nn.Sequential(nn.Linear(8, 5), nn.ReLU())
     assert kernels(detrame.convert(tokens, IMAGES)) == [(5, 5)]
     line = nn.Sequential(nn.Conv1d(3, 4, 5), nn.ReLU(), nn.ConvTranspose1d(4, 2, 2), nn.ReLU())
@@ -813,6 +814,9 @@ def test_bad_input() -> None:
         detrame.convert(nn.Sequential(scripted), IMAGES)
     with pytest.raises(TypeError, match=r"before torch.compile"):
         detrame.convert(torch.compile(sequential()), IMAGES)  # type: ignore[arg-type]
+    exported = torch.export.export(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), (IMAGES,)).module()
+    with pytest.raises(TypeError, match=r"before torch.export"):
+        detrame.convert(exported, IMAGES)
     net = sequential()
     with pytest.raises(RuntimeError):
         detrame.convert(net, torch.randn(2, 5, 8, 8), inplace=True)

@@ -111,6 +111,11 @@ def coupled(*, dim: int, **options: Any) -> QMetricReLU:
     return QMetricReLU(6, 1 if dim else None, dim=dim, iterations=4, init="random", **options)
 
 
+def lived_in_norm(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> nn.Module:
+    nn.init.uniform_(norm.weight, 0.5, 1.5)
+    return norm
+
+
 @pytest.mark.parametrize(
     ("before", "activation", "shape"),
     [
@@ -119,8 +124,10 @@ def coupled(*, dim: int, **options: Any) -> QMetricReLU:
         (nn.Conv2d(3, 6, 1), coupled(dim=0), (2, 3, 5, 6)),
         (nn.Conv2d(6, 6, 1), coupled(dim=2, tolerance=0.1), (2, 6, 5, 5)),
         (nn.Conv2d(6, 6, 1), nn.BatchNorm2d(6, track_running_stats=False), (2, 6, 5, 5)),
+        (nn.Linear(5, 6), lived_in_norm(nn.BatchNorm2d(6)), (2, 6, 4, 5)),
+        (nn.Linear(5, 6), lived_in_norm(nn.BatchNorm1d(4)), (2, 4, 5)),
     ],
-    ids=["groups", "pixels and channels", "channels and pixels", "tolerance", "no statistics"],
+    ids=["groups", "pixels and channels", "channels and pixels", "tolerance", "no statistics", "images", "points"],
 )
 def test_what_does_not_fold_is_left_alone(before: nn.Module, activation: nn.Module, shape: tuple[int, ...]) -> None:
     net, x = nn.Sequential(before, activation).double().eval(), torch.randn(shape, dtype=torch.float64)

@@ -20,6 +20,8 @@ from detrame.activations import QMetricReLU
 from detrame.errors import check_count, check_type
 from detrame.tracing import Arguments, Call, has_hooks, is_relu, is_relu_node, run, same_outputs, trace, written
 
+_EXPORTED_RELUS = (torch.ops.aten.relu.default, torch.ops.aten.relu_.default)
+
 
 class Unconverted(NamedTuple):
     """A ReLU that was left as it is: where it stands, and why."""
@@ -87,7 +89,7 @@ def convert(
     _check_model(model)
     example = Arguments.of(example_input)
     with torch.inference_mode(False):  # or the parameters made here, and copies of the network's, could not be trained
-        net = nn.Sequential(model) if isinstance(model, nn.ReLU) else model
+        net = nn.Sequential(model).train(model.training) if isinstance(model, nn.ReLU) else model
         net = net if inplace else copy.deepcopy(net)
         calls, expected = run(net, example)
         in_place = _needed_in_place(net, example, calls, expected)
@@ -114,6 +116,8 @@ def _check_model(model: nn.Module) -> None:
             raise TypeError("a scripted network cannot be converted: convert it before torch.jit.script")
         if type(module).__name__ == "OptimizedModule":
             raise TypeError("a compiled network cannot be converted: convert it before torch.compile")
+        if isinstance(module, fx.GraphModule) and any(node.target in _EXPORTED_RELUS for node in module.graph.nodes):
+            raise TypeError("an exported network cannot be converted: convert it before torch.export")
 
 
 def _needs_tracing(calls: list[Call]) -> bool:

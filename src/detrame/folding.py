@@ -69,7 +69,7 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
             continue
         linear = folded.get_submodule(str(before.target))
         assert isinstance(linear, Linear)
-        if isinstance(module, Norm) and module.running_mean is not None:
+        if isinstance(module, Norm) and _norm_folds(linear, module):
             folded.set_submodule(str(before.target), _without_norm(linear, module))
             node.replace_all_uses_with(before)
             folded.graph.erase_node(node)
@@ -91,6 +91,12 @@ def _linear_before(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
         return None
     alone = len(before.users) == 1 and uses(net, before) == uses(net, node) == 1
     return before if alone else None
+
+
+def _norm_folds(linear: Linear, norm: Norm) -> bool:
+    """Whether it norms the layer's outputs, by statistics that it keeps: no linear layer has them where images do."""
+    same_axis = not isinstance(linear, nn.Linear) or isinstance(norm, nn.BatchNorm1d)
+    return same_axis and norm.running_mean is not None and len(norm.running_mean) == len(linear.weight)
 
 
 def _first_step_folds(linear: Linear, module: QMetricReLU) -> bool:
