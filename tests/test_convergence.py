@@ -77,6 +77,13 @@ def test_lanczos_finds_the_ends_of_a_large_spectrum(shape: tuple[int, ...], monk
     assert exact[0] - 1e-12 <= low < high <= exact[1] + 1e-12
 
 
+def test_lanczos_works_where_the_metric_is_not_where_tensors_are_made() -> None:
+    metric, size = random_metric((4, 4, 3, 3), 0.03), (24, 24)
+    expected = prox.extreme_eigenvalues(metric, size)
+    with torch.device("meta"):  # as a metric on a GPU, or with a GPU as the default device
+        assert prox.extreme_eigenvalues(metric, size) == expected
+
+
 def test_a_metric_close_to_singular_is_still_a_metric() -> None:
     """A second difference: positive definite by a hair at every size, dense or estimated."""
     second_difference = torch.tensor([[[-1.0, 2.0, -1.0]]], dtype=torch.float64)

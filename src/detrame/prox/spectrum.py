@@ -39,10 +39,10 @@ def _lanczos(weight: Tensor, size: tuple[int, ...]) -> tuple[float, float]:
     """Both ends of the spectrum by the Lanczos process with full reorthogonalisation, until they stand still."""
     count = weight.shape[0] * prod(size)
     generator = torch.Generator().manual_seed(0)  # any start but an unlucky one will do; a fixed one repeats
-    vector = torch.randn(count, generator=generator, dtype=weight.dtype).to(weight.device)
+    vector = torch.randn(count, generator=generator, dtype=weight.dtype, device="cpu").to(weight.device)
     basis = vector.new_zeros(_LANCZOS_STEPS, count)
     tridiagonal = vector.new_zeros(_LANCZOS_STEPS, _LANCZOS_STEPS)
-    ends = torch.zeros(2)
+    ends = vector.new_zeros(2)
     for step in range(_LANCZOS_STEPS):
         basis[step] = vector / vector.norm()
         vector = operators.apply(weight, basis[step].reshape(1, -1, *size)).flatten()
