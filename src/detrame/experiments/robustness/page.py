@@ -138,11 +138,7 @@ def _series(measured: Measured, unit: str | None, score: str, look: Look) -> Ser
     for figure in measured.figures:
         if unit in (None, figure.unit):
             at.setdefault(position(figure.pixels, figure.noise_ratio), []).append(getattr(figure, score))
-    xs = sorted(at)
-    means = [sum(at[x]) / len(at[x]) for x in xs]
-    if max(map(len, at.values())) == 1:
-        return Series(measured.label, xs, means, look=look)
-    return Series(measured.label, xs, means, [min(at[x]) for x in xs], [max(at[x]) for x in xs], look)
+    return Series.over_seeds(measured.label, dict(sorted(at.items())), look)
 
 
 def _gallery(measured: Measured) -> Gallery | None:
