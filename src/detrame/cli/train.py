@@ -86,7 +86,8 @@ def train(
                 "give no model, no device and nothing of a recipe with it"
             )
         runs = find(resume)
-        with epochs_shown(_total(runs), quiet=as_json, tensorboard=tensorboard) as on_epoch:
+        total = sum(run.recipe.epochs - len(run.history) for run in runs if not run.finished)
+        with epochs_shown(total, quiet=as_json, tensorboard=tensorboard) as on_epoch:
             paths = [run.path for run in runs]
             runs = resume_all(paths, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
         _finish(runs, as_json)
@@ -247,10 +248,6 @@ def _tell_of_the_cpu(recipe: "Recipe", device: str, *, quiet: bool) -> None:
     load(recipe.dataset)  # which says so if it is not there
     steps = recipe.epochs * math.ceil(images / recipe.batch_size)
     print(f"on the CPU: {steps:,} steps, of which each may take seconds; a GPU takes milliseconds", file=sys.stderr)
-
-
-def _total(runs: "list[Run]") -> int:
-    return sum(run.recipe.epochs - len(run.history) for run in runs if not run.finished)
 
 
 def _finish(runs: "list[Run]", as_json: bool, page: Path | None = None) -> None:
