@@ -246,6 +246,8 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["train", "plainnet3", "--recipe", "{here}/broken.json"], 1, "broken.json is not a recipe"),
     (["train", "plainnet3", "--set", "lr"], 2, "--set takes FIELD=VALUE, got 'lr'"),
     (["train", "plainnet3", "--set", "lrr=1"], 2, "unknown field of a recipe 'lrr': did you mean 'lr'"),
+    (["train", "plainnet3", "--set", "recipe=small"], 2, "unknown field of a recipe 'recipe'"),
+    (["train", "plainnet3", "--set", "epochs=null"], 2, "epochs must be a whole number, got None"),
     (["train", "plainnet3", "--set", "lr=0.1", "--set", "lr=0.2"], 2, "--set names lr twice: leave one out"),
     (["train", "plainnet3", "--set", "lr=fast"], 2, "lr must be a number, got 'fast'"),
     (["train", "plainnet3", "--set", "lr=0"], 2, "lr must be a positive number, got 0.0"),

@@ -245,9 +245,9 @@ def test_an_axis_of_counts_is_written_in_millions() -> None:
 
 
 def test_a_series_over_seeds_is_their_mean_within_their_range() -> None:
-    series = Series.over_seeds("s", [[1.0, 4.0], [3.0, 8.0]])
+    series = Series.over_epochs("s", [[1.0, 4.0], [3.0, 8.0]])
     assert (list(series.x), series.y, series.low, series.high) == ([1, 2], [2, 6], [1, 4], [3, 8])
-    assert not Series.over_seeds("s", [[1.0, 4.0]]).low
+    assert not Series.over_epochs("s", [[1.0, 4.0]]).low
 
 
 def test_curves_have_the_looks_they_are_given_and_tooltips_only_on_request() -> None:

@@ -160,8 +160,8 @@ def small_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     times = {"plainnet3": {"train_qmetric": 1.0}}
     monkeypatch.setattr(paper, "tables", lambda: {"accuracy": {"plainnet3": {"digits": cell}}, "time": times})
 
-    def quick(model: str, dataset: str, **changes: Any) -> Recipe:
-        return tiny(**changes)
+    def quick(model: str, dataset: str, *, epochs: int | None = None, **changes: Any) -> Recipe:
+        return tiny(**changes) if epochs is None else tiny(epochs=epochs, **changes)
 
     monkeypatch.setattr(reproduce, "default_recipe", quick)
     return tmp_path

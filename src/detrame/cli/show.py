@@ -44,11 +44,9 @@ def print_models(infos: "dict[str, ModelInfo]") -> None:
 
 def print_summaries(summaries: "Sequence[Summary]") -> None:
     """One row for each network: the last epoch's test accuracy is the headline."""
-    from detrame.experiments.spread import plus_minus
-
     table = _table(["network", "data"], ["parameters", "test, %", "best, %", "seeds", "train, s"])
     for row in summaries:
-        accuracy = plus_minus(row.mean, row.std)
+        accuracy = _spread(row.mean, row.std)
         figures = [f"{row.parameters:,}", accuracy, f"{row.best:.2f}", str(row.n), f"{row.seconds:.1f}"]
         table.add_row(_network(row), row.dataset, *figures)
     _print(table)
@@ -56,12 +54,10 @@ def print_summaries(summaries: "Sequence[Summary]") -> None:
 
 def print_accuracy(rows: "Sequence[Row]") -> None:
     """The paper's accuracy table: its figure, ours, the difference and a verdict."""
-    from detrame.experiments.spread import plus_minus
-
     table = _table(["network", "data"], ["paper, %", "ours, %", "difference", "seeds"])
     table.add_column("verdict")
     for row in rows:
-        paper, ours = plus_minus(row.paper, row.paper_std), plus_minus(row.mean, row.std)
+        paper, ours = _spread(row.paper, row.paper_std), _spread(row.mean, row.std)
         gap = "" if row.mean is None else f"{row.mean - row.paper:+.2f}"
         table.add_row(_network(row), row.dataset, paper, ours, gap, str(row.n or ""), row.verdict)
     _print(table)
@@ -69,12 +65,10 @@ def print_accuracy(rows: "Sequence[Row]") -> None:
 
 def print_controls(rows: "Sequence[Control]") -> None:
     """The ReLU networks that cost as much as the Q-Metric one, beside it and its ReLU twin."""
-    from detrame.experiments.spread import plus_minus
-
     table = _table(["network", "matched in"], ["width", "parameters, M", "multiply-adds, M", "accuracy, %", "seeds"])
     for row in rows:
         counts = [f"{row.parameters / 1e6:.2f}", f"{row.multiply_adds / 1e6:.1f}"]
-        accuracy = plus_minus(row.mean, row.std)
+        accuracy = _spread(row.mean, row.std)
         matched = (row.matched or "").replace("_", "-")
         table.add_row(f"{row.model} {row.activation}", matched, f"{row.width:g}", *counts, accuracy, str(row.n or ""))
     _print(table)
@@ -82,11 +76,9 @@ def print_controls(rows: "Sequence[Control]") -> None:
 
 def print_changes(rows: "Sequence[Change]") -> None:
     """What each change came to with either activation, all scored on images of one kind."""
-    from detrame.experiments.spread import plus_minus
-
     table = _table(["change", "network"], ["accuracy, %", "seeds"])
     for row in rows:
-        accuracy = plus_minus(row.mean, row.std)
+        accuracy = _spread(row.mean, row.std)
         table.add_row(row.change.replace("-", " "), _network(row), accuracy, str(row.n or ""))
     _print(table)
     print(f"On {rows[0].dataset}; epochs: {rows[0].epochs}; scored on {rows[0].scored_on}.")
@@ -95,14 +87,13 @@ def print_changes(rows: "Sequence[Change]") -> None:
 def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
     """Fooling rate and accuracy under attack, by network, attack and strength; a radius in both units."""
     from detrame.experiments.robustness.tables import measured_on
-    from detrame.experiments.spread import plus_minus
 
     printed = any(row.paper is not None for row in rows)
     headings = [*["paper, %"] * printed, "fooled, %", "seeds", "accuracy, %", "clean, %", "images"]
     table = _table(["network", "data", "attack", "strength"], headings)
     for row in rows:
-        published = [plus_minus(row.paper, row.paper_std)] if printed else []
-        ours = plus_minus(row.mean, row.std)
+        published = [_spread(row.paper, row.paper_std)] if printed else []
+        ours = _spread(row.mean, row.std)
         figures = [*published, ours, str(row.n), f"{row.accuracy:.2f}", f"{row.clean:.2f}", f"{row.images:,}"]
         table.add_row(row.label, row.dataset, row.attack, row.strength, *figures)
     _print(table)
@@ -127,7 +118,6 @@ def print_checks(measured: "Iterable[Measured]") -> None:
 def print_ddl(rows: "Sequence[DDLRow]") -> None:
     """The methods in one shape: accuracy and seconds per image, the paper's and ours, and where ours were measured."""
     from detrame.experiments import ddl, paper
-    from detrame.experiments.spread import plus_minus
 
     def seconds(figure: float | None) -> str:
         return "" if figure is None else f"{figure:.3g}"
@@ -143,7 +133,7 @@ def print_ddl(rows: "Sequence[DDLRow]") -> None:
             str(row.epochs) if row.n else "",
             "" if row.parameters is None else f"{row.parameters / 1e6:.2f}",
             "" if row.paper is None else f"{row.paper:.2f}",
-            plus_minus(row.mean, row.std),
+            _spread(row.mean, row.std),
             str(row.n or ""),
             *map(seconds, times),
         )
@@ -160,14 +150,13 @@ def print_ddl(rows: "Sequence[DDLRow]") -> None:
 def print_depth(rows: "Sequence[DepthRow]") -> None:
     """Accuracy by depth, a column for each method."""
     from detrame.experiments.report.groups import NAMES
-    from detrame.experiments.spread import plus_minus
 
     cells = {(row.depth, row.activation): row for row in rows}
     activations = list(dict.fromkeys(row.activation for row in rows))
     table = _table(["layers"], [f"{NAMES[activation]}, %" for activation in activations])
     for depth in dict.fromkeys(row.depth for row in rows):
         here = [cells[depth, activation] for activation in activations]
-        table.add_row(str(depth), *[plus_minus(row.mean, row.std) for row in here])
+        table.add_row(str(depth), *[_spread(row.mean, row.std) for row in here])
     _print(table)
     row = rows[0]
     print(f"On {row.dataset}; epochs: {row.epochs}; width: {row.width:.3g} of the published.")
@@ -179,7 +168,13 @@ def _print_hardware(rows: "Sequence[DDLRow | DepthRow]") -> None:
         print(f"On {dataset}, measured on {hardware}.")
 
 
-def _network(row: "Summary | Row | DDLRow | Change") -> str:
+def _spread(mean: float | None, std: float | None) -> str:
+    from detrame.experiments.spread import plus_minus
+
+    return plus_minus(mean, std)
+
+
+def _network(row: "Summary | Row | DDLRow | Change | TimingRow") -> str:
     iterated = row.activation not in ("relu", "dictionary")
     return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterated else "")
 
@@ -228,7 +223,7 @@ def print_timing(rows: "Sequence[TimingRow]") -> None:
         qmetric = row.activation == "qmetric"
         ratios = [told(r, 2) if qmetric else "" for r in (row.paper_ratio, row.ratio, row.operations_ratio)]
         table.add_row(
-            f"{row.model} {row.activation}" + (f" T={row.iterations}" if qmetric else ""),
+            _network(row),
             told(row.paper_train_s, 0),
             told(row.train_s, 0),
             told(row.paper_test_s_per_image, 0, 1e-6),

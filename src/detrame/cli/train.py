@@ -86,12 +86,13 @@ def train(
                 "give no model, no device and nothing of a recipe with it"
             )
         runs = find(resume)
-        with epochs_shown(_total(runs), quiet=as_json, tensorboard=tensorboard) as on_epoch:
+        total = sum(run.recipe.epochs - len(run.history) for run in runs if not run.finished)
+        with epochs_shown(total, quiet=as_json, tensorboard=tensorboard) as on_epoch:
             paths = [run.path for run in runs]
             runs = resume_all(paths, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
         _finish(runs, as_json)
         return
-    if seeds is not None and "seed" in _parsed(changes or []):
+    if seeds is not None and "seed" in _parsed(changes):
         raise ValueError("the seed is given twice: by --seeds, and by --set")
     start = _recipe(recipe, changes, model=model, **options)
     recipes = plans.seeded(start, numbers("--seeds", seeds)) if seeds is not None else [start]
@@ -127,7 +128,7 @@ def compare(
     """
     from detrame.experiments import plans, report
 
-    if refused := {"activation", "seed", "split_seed"} & set(_parsed(changes or [])):
+    if refused := {"activation", "seed", "split_seed"} & set(_parsed(changes)):
         raise ValueError(f"compare decides the {min(refused)} itself: take it out of --set")
     named = model if model or recipe_file(recipe) else "plainnet3"
     start = _recipe(recipe, changes, model=named, dataset=dataset, iterations=iterations, epochs=epochs)
@@ -208,7 +209,7 @@ def _recipe(recipe: str | None, changes: list[str] | None, **options: Any) -> "R
     from detrame.training import Recipe
 
     given = {name: value for name, value in options.items() if value is not None}
-    for name, value in _parsed(changes or []).items():
+    for name, value in _parsed(changes).items():
         if name in given:
             raise ValueError(f"{name} is given twice: {given[name]!r}, and {value!r} by --set")
         given[name] = value
@@ -219,10 +220,12 @@ def _recipe(recipe: str | None, changes: list[str] | None, **options: Any) -> "R
     return default_recipe(given.pop("model"), given.pop("dataset", "digits"), recipe=recipe, **given)
 
 
-def _parsed(changes: list[str]) -> dict[str, Any]:
+def _parsed(changes: list[str] | None) -> dict[str, Any]:
     """`field=value` pairs, the values as JSON where they are JSON (0.05, true, [1, 2]), as text elsewhere."""
+    from detrame.training import Recipe
+
     fields: dict[str, Any] = {}
-    for change in changes:
+    for change in changes or []:
         name, equals, value = change.partition("=")
         if not equals:
             raise ValueError(f"--set takes FIELD=VALUE, got {change!r}")
@@ -231,7 +234,7 @@ def _parsed(changes: list[str]) -> dict[str, Any]:
             fields[name] = json.loads(value)
         except ValueError:
             fields[name] = value
-    return fields
+    return Recipe.checked(fields)
 
 
 def _tell_of_the_cpu(recipe: "Recipe", device: str, *, quiet: bool) -> None:
@@ -245,10 +248,6 @@ def _tell_of_the_cpu(recipe: "Recipe", device: str, *, quiet: bool) -> None:
     load(recipe.dataset)  # which says so if it is not there
     steps = recipe.epochs * math.ceil(images / recipe.batch_size)
     print(f"on the CPU: {steps:,} steps, of which each may take seconds; a GPU takes milliseconds", file=sys.stderr)
-
-
-def _total(runs: "list[Run]") -> int:
-    return sum(run.recipe.epochs - len(run.history) for run in runs if not run.finished)
 
 
 def _finish(runs: "list[Run]", as_json: bool, page: Path | None = None) -> None:

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
@@ -42,9 +41,9 @@ class Control:
     epochs: int
 
 
-def contenders(model: str, **changes: Any) -> dict[str | None, list[Recipe]]:
+def contenders(model: str, *, epochs: int | None = None) -> dict[str | None, list[Recipe]]:
     """The recipes to compare: under None the published ReLU and Q-Metric networks, then the control of each cost."""
-    relu, qmetric = (default_recipe(model, DATASET, activation=activation, **changes) for activation in COMPARED)
+    relu, qmetric = (default_recipe(model, DATASET, activation=activation, epochs=epochs) for activation in COMPARED)
     target = network_cost(qmetric)
     return {None: [relu, qmetric]} | {
         field: [relu.replace(width=matched_width(relu, field, getattr(target, field)))] for field in Cost._fields
@@ -62,35 +61,30 @@ def matched_width(recipe: Recipe, field: str, target: int) -> float:
     return min(WIDTHS[max(0, enough - 1) : enough + 1], key=lambda width: abs(excess(width)))
 
 
+@cache
 def network_cost(recipe: Recipe) -> Cost:
     """Parameters and multiply-adds (T convolutions for each Q-Metric ReLU) of a recipe's network on CIFAR-10."""
-    return _cost(recipe.model, recipe.activation, recipe.iterations, recipe.width)
-
-
-@cache
-def _cost(model: str, activation: str, iterations: int, width: float) -> Cost:
-    return cost(create_model(model, activation=activation, iterations=iterations, width=width), IMAGE)
+    model = create_model(recipe.model, activation=recipe.activation, iterations=recipe.iterations, width=recipe.width)
+    return cost(model, IMAGE)
 
 
 def control_recipes(seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:
     """The runs of the comparison, the published networks among them."""
-    changes = {} if epochs is None else {"epochs": epochs}
     return [
         recipe.replace(seed=seed)
         for model in MODELS
         for seed in seeds
-        for group in contenders(model, **changes).values()
+        for group in contenders(model, epochs=epochs).values()
         for recipe in group
     ]
 
 
 def control_rows(results: Sequence[Result], *, epochs: int | None = None) -> list[Control]:
     """Every network of the comparison with its cost and what its full-length runs, or those of some epochs, reached."""
-    changes = {} if epochs is None else {"epochs": epochs}
     return [
         _row(recipe, matched, by_recipe(results, recipe))
         for model in MODELS
-        for matched, group in contenders(model, **changes).items()
+        for matched, group in contenders(model, epochs=epochs).items()
         for recipe in group
     ]
 

@@ -65,9 +65,8 @@ class Network:
 
 def twin(network: Network, others: Sequence[Network]) -> Network | None:
     """The ReLU network of the same family and data among `others`, unless it is the network itself."""
-    wanted = (network.recipe.model, network.recipe.dataset, "relu")
-    found = [o for o in others if (o.recipe.model, o.recipe.dataset, o.recipe.activation) == wanted]
-    return next((other for other in found if other is not network), None)
+    wanted = (network.recipe.model, "relu", network.recipe.dataset)
+    return next((other for other in others if _kind(other) == wanted and other is not network), None)
 
 
 def told_apart(networks: Sequence[Network]) -> list[Network]:

@@ -26,15 +26,18 @@ OWN_SPLITS = ("digits",)
 _FOR_DATASET = {"cifar10": "cifar", "cifar100": "cifar", "svhn": "svhn", "svhn_extra": "svhn"}
 
 
-def default_recipe(model: str, dataset: str, *, recipe: str | None = None, **changes: Any) -> Recipe:
+def default_recipe(
+    model: str, dataset: str, *, recipe: str | None = None, epochs: int | None = None, **changes: Any
+) -> Recipe:
     """The recipe for a network on a data set: the paper's where it has one, "small" elsewhere.
 
     Args:
         model, dataset: their names.
         recipe: "cifar", "svhn" or "small"; chosen by the data set unless given.
+        epochs: the recipe's unless given; without `lr_milestones` among the changes, these move in proportion.
         changes: fields of the recipe to set. Without `iterations`, a Q-Metric network takes the paper's number for
-            the network and the data set, or 2; with `epochs` and without `lr_milestones`, these move in proportion;
-            the split of digits, which come without one, is drawn by the seed unless `split_seed` is given.
+            the network and the data set, or 2; the split of digits, which come without one, is drawn by the seed
+            unless `split_seed` is given.
     """
     name = recipe or _FOR_DATASET.get(dataset, "small")
     if name not in RECIPES:
@@ -42,7 +45,7 @@ def default_recipe(model: str, dataset: str, *, recipe: str | None = None, **cha
     base = Recipe(model=model, dataset=dataset, **RECIPES[name])
     changes.setdefault("activation", default_activation(model))
     changes.setdefault("iterations", paper.iterations(model, dataset.removesuffix("_extra")) or 2)
-    changed = base.replace(**changes)
+    changed = base.replace(epochs=base.epochs if epochs is None else epochs, **changes)
     if dataset in OWN_SPLITS and "split_seed" not in changes:
         changed = changed.replace(split_seed=changed.seed)
     if "lr_milestones" not in changes:

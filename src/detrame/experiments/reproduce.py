@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import Any
 
 from detrame.data.catalogue import entry
 from detrame.errors import unknown
@@ -82,9 +81,8 @@ def long_beside_short(wanted: Sequence[tuple[str, str]]) -> list[tuple[str, str]
 
 def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:
     """The runs of some cells: both activations, every seed, by the paper's recipe (or a shorter one)."""
-    changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
     return [
-        default_recipe(model, dataset, activation=activation, seed=seed, **changes)
+        default_recipe(model, dataset, activation=activation, seed=seed, epochs=epochs)
         for model, dataset in wanted
         for seed in seeds
         for activation in paper.COMPARED
@@ -95,12 +93,11 @@ def accuracy_rows(
     results: Sequence[Result], wanted: Sequence[tuple[str, str]], *, epochs: int | None = None
 ) -> list[Row]:
     """The table, cell by cell, from full-length runs by the paper's recipe alone, or from those of some epochs."""
-    changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
     rows = []
     for model, dataset in wanted:
         cell = paper.tables()["accuracy"][model][dataset]
         for activation in paper.COMPARED:
-            recipe = default_recipe(model, dataset, activation=activation, **changes)
+            recipe = default_recipe(model, dataset, activation=activation, epochs=epochs)
             found = by_recipe(results, recipe)
             rows.append(
                 Row(

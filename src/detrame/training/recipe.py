@@ -125,7 +125,7 @@ class Recipe:
 
     def replace(self, **changes: Any) -> Self:
         """A recipe with some fields changed; a ValueError for a field there is not, or a wrong type."""
-        return dataclasses.replace(self, **self._checked(changes))
+        return dataclasses.replace(self, **self.checked(changes))
 
     def to_json(self) -> str:
         """The recipe as a JSON document that :meth:`from_json` reads."""
@@ -140,11 +140,11 @@ class Recipe:
         for name in ("model", "dataset"):
             if name not in fields:
                 raise ValueError(f"a recipe needs a {name}")
-        return cls(**cls._checked(fields))
+        return cls(**cls.checked(fields))
 
     @classmethod
-    def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields, if the recipe has them and their types are right."""
+    def checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields, if a recipe has them and their types are right; a ValueError if not."""
         types = {field.name: field.type for field in dataclasses.fields(cls)}
         for name in fields:
             if name not in types:

@@ -67,10 +67,3 @@ def seeds_of(text: str | None, *, show: bool) -> list[int]:
     if show and text is not None:
         raise ValueError("--show prints what is stored of every seed: leave --seeds out")
     return numbers("--seeds", "0" if text is None else text)
-
-
-def refuse_to_run(budget: float | None, device: str) -> None:
-    """A ValueError for options that say how to run, beside --show, which runs nothing."""
-    if budget is not None or device != "auto":
-        given = "--budget" if budget is not None else "--device"
-        raise ValueError(f"--show prints what is stored and runs nothing: leave {given} out")

@@ -132,8 +132,10 @@ class _Table:
     ) -> None:
         """Take the missing measurements, or list them, or do neither; and print what is stored."""
         from detrame.experiments.robustness import tables
+        from detrame.training.files import ready_to_write
 
-        self._check_out()
+        if self.out is not None:
+            ready_to_write(self.out)
         if show:
             need_stored(self.results)
             self._print()
@@ -166,12 +168,6 @@ class _Table:
                 hint = f"detrame reproduce accuracy --dataset {data} --models {model}"
                 print(f"{model} {activation} on {data} is not trained: `{hint}` trains it", file=sys.stderr)
         return found
-
-    def _check_out(self) -> None:
-        from detrame.training.files import ready_to_write
-
-        if self.out is not None:
-            ready_to_write(self.out)
 
     def _print(self) -> None:
         from detrame.experiments.reproduce import cells

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from detrame.cli.reproduce.options import need_stored, refuse_to_run, tell_left
+from detrame.cli.reproduce.options import need_stored, tell_left
 from detrame.cli.show import epochs_shown, print_document
 from detrame.errors import OutOfTime
 
@@ -31,75 +31,57 @@ def results_of(
     timed: "Callable[[Run], dict[str, float]] | None" = None,
 ) -> "list[Result]":
     """All that is stored of a table once its missing runs are trained, or with `show` as it is; a dry run ends here."""
-    from detrame.experiments.lacking import missing
+    from detrame.experiments.lacking import missing, run_missing
+    from detrame.experiments.outlook import outlooks
     from detrame.experiments.results import stored
     from detrame.training import pick_device
 
     if show:
-        refuse_to_run(budget, device)
+        if budget is not None or device != "auto":
+            given = "--budget" if budget is not None else "--device"
+            raise ValueError(f"--show prints what is stored and runs nothing: leave {given} out")
         need_stored(results)
         return stored(results, table=table)
     pick_device(device)  # which says so if it is not there
+    left, runs = missing(wanted, results, table=table), FOLDER / table
     if dry_run:
-        _list_missing(wanted, results, table, as_json=as_json)
+        _list(outlooks(left, results, runs, table=table), len(wanted), as_json=as_json)
         raise typer.Exit
     try:
-        _train_missing(wanted, results, device, budget, table, timed, quiet=as_json)
+        with epochs_shown(sum(recipe.epochs for recipe in left), quiet=as_json) as on_epoch:
+            run_missing(
+                wanted,
+                results,
+                runs,
+                table=table,
+                timed=timed,
+                device=device,
+                minutes=budget,
+                on_epoch=on_epoch,
+                on_result=None if as_json else _tell,
+            )
     except OutOfTime as stopped:
         left = missing(wanted, results, table=table)
         tell_left(stopped, f"{len(left)} of {len(wanted)} runs, which --dry-run lists")
     return stored(results, table=table)
 
 
-def _train_missing(
-    wanted: "list[Recipe]",
-    results: Path,
-    device: str,
-    budget: float | None,
-    table: str,
-    timed: "Callable[[Run], dict[str, float]] | None",
-    *,
-    quiet: bool,
-) -> None:
-    """Train those of the runs that have no stored result in a table, and tell each accuracy as it comes."""
-    from detrame.experiments import lacking
+def _tell(run: "Run") -> None:
     from detrame.experiments.results import result_name
 
-    left = lacking.missing(wanted, results, table=table)
-
-    def tell(run: "Run") -> None:
-        if quiet:
-            return
-        held_out = run.scores.validation  # where there are such images, it is by them that recipes are compared
-        score = f"{run.scores.last:.2f}%" if held_out is None else f"{held_out:.2f}% of the held-out images"
-        print(f"{result_name(run.recipe)}: {score}")
-
-    with epochs_shown(sum(recipe.epochs for recipe in left), quiet=quiet) as on_epoch:
-        lacking.run_missing(
-            wanted,
-            results,
-            FOLDER / table,
-            table=table,
-            timed=timed,
-            device=device,
-            minutes=budget,
-            on_epoch=on_epoch,
-            on_result=tell,
-        )
+    held_out = run.scores.validation  # where there are such images, it is by them that recipes are compared
+    score = f"{run.scores.last:.2f}%" if held_out is None else f"{held_out:.2f}% of the held-out images"
+    print(f"{result_name(run.recipe)}: {score}")
 
 
-def _list_missing(wanted: "list[Recipe]", results: Path, table: str, *, as_json: bool) -> None:
-    """Those of the runs that have no stored result in a table, with the time that they may still take."""
-    from detrame.experiments.lacking import missing
-    from detrame.experiments.outlook import outlooks
-
-    rows = outlooks(missing(wanted, results, table=table), results, FOLDER / table, table=table)
+def _list(rows: "Sequence[Outlook]", wanted: int, *, as_json: bool) -> None:
+    """The missing ones of so many runs, with the time that they may still take."""
     if as_json:
         print_document([row._asdict() for row in rows])
         return
     for row in rows:
         print(_line(row))
-    print(f"{len(rows)} of {len(wanted)} runs are missing{_in_all(rows)}")
+    print(f"{len(rows)} of {wanted} runs are missing{_in_all(rows)}")
 
 
 def _line(row: "Outlook") -> str:

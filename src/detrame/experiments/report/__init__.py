@@ -22,7 +22,6 @@ def write(runs: Sequence[Run], out: Path) -> Path:
     ready_to_write(out)
     comparisons = compared(runs)
     reports = [sections.report_on(comparison) for comparison in comparisons]
-    figures = [figure for report in reports for figure in report.figures]
     page = render(
         "report/page.html.j2",
         reports=reports,
@@ -30,4 +29,4 @@ def write(runs: Sequence[Run], out: Path) -> Path:
         facts=wording.facts(comparisons, date.today()),
         code_images=sections.CODE_IMAGES,
     )
-    return write_page(out, page, [(figure.name, figure.svg) for figure in figures])
+    return write_page(out, page, [figure for report in reports for figure in report.figures])

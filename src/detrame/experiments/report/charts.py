@@ -4,7 +4,7 @@ A series is told from another by colour and by line style and marker (or, for ba
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -65,13 +65,18 @@ class Series:
     look: Look | None = None
 
     @classmethod
-    def over_seeds(cls, name: str, histories: Sequence[Sequence[float]], look: Look | None = None) -> "Series":
-        """Epoch by epoch the mean of some histories of one length, with a band from the lowest to the highest."""
-        columns = list(zip(*histories, strict=True))
-        x, mean = range(1, len(columns) + 1), [sum(column) / len(column) for column in columns]
-        if len(histories) == 1:
-            return cls(name, x, mean, look=look)
-        return cls(name, x, mean, [min(column) for column in columns], [max(column) for column in columns], look)
+    def over_seeds(cls, name: str, at: Mapping[float, Sequence[float]], look: Look | None = None) -> "Series":
+        """The mean of the seeds' figures at each x; with several, a band from the lowest to the highest."""
+        columns = at.values()
+        mean = [sum(column) / len(column) for column in columns]
+        if all(len(column) == 1 for column in columns):
+            return cls(name, [*at], mean, look=look)
+        return cls(name, [*at], mean, [min(column) for column in columns], [max(column) for column in columns], look)
+
+    @classmethod
+    def over_epochs(cls, name: str, histories: Sequence[Sequence[float]], look: Look | None = None) -> "Series":
+        """The same epoch by epoch, of some histories of one length."""
+        return cls.over_seeds(name, dict(enumerate(zip(*histories, strict=True), start=1)), look)
 
 
 class Plot(NamedTuple):

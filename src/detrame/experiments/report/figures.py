@@ -72,7 +72,6 @@ def sparsity(comparison: Comparison, codes: list[list[LayerCodes]]) -> Figure:
 
 def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> Figure:
     """How much the codes still change at each iteration, layer by layer."""
-    iterated = _iterated(codes)
     series = [
         Series(
             f"layer {number}",
@@ -81,7 +80,7 @@ def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> F
             look=Look(place, place),
         )
         # Not the first two looks: a layer must not be taken for a group.
-        for place, (number, layer) in enumerate((iterated[i] for i in _spaced(len(iterated), RESIDUAL_LAYERS)), 2)
+        for place, (number, layer) in enumerate(_iterated(codes, RESIDUAL_LAYERS), start=2)
     ]
     title = f"Residual of the iteration, {group.label}"
     svg = line_chart(
@@ -102,8 +101,7 @@ def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> F
 def couplings(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> list[Layer]:
     """For a few layers: norms of the coupling, the strongest filters, gains and thresholds."""
     modules = {name: m for name, m in group.runs[0].model.named_modules() if isinstance(m, QMetricReLU)}
-    iterated = _iterated(codes)
-    shown = [(number, modules[layer.name]) for number, layer in (iterated[i] for i in _spaced(len(iterated), LAYERS))]
+    shown = [(number, modules[layer.name]) for number, layer in _iterated(codes, LAYERS)]
     norms = [_norms(module) for _, module in shown]
     highest = max(float(norm.max()) for norm in norms)
     layers = []
@@ -159,7 +157,7 @@ def _strongest(module: QMetricReLU, norms: Tensor) -> Tensor:
 
 def _accuracy_series(group: Group) -> Series:
     histories = [[epoch.test_accuracy for epoch in run.history] for run in group.runs]
-    return Series.over_seeds(group.label, histories, Look(group.place, group.place))
+    return Series.over_epochs(group.label, histories, Look(group.place, group.place))
 
 
 def _accuracy(comparison: Comparison, series: list[Series], name: str, title: str, caption: str) -> Figure:
@@ -173,16 +171,15 @@ def _from(series: Series, start: int) -> Series:
     return replace(series, **parts)
 
 
-def _iterated(codes: list[LayerCodes]) -> list[tuple[int, LayerCodes]]:
-    """The Q-Metric ReLUs with their numbers among all activations, counted from 1 as on the axis of the sparsity."""
-    return [(number, layer) for number, layer in enumerate(codes, start=1) if len(layer.residuals)]
+def _iterated(codes: list[LayerCodes], at_most: int) -> list[tuple[int, LayerCodes]]:
+    """Up to `at_most` Q-Metric ReLUs, evenly spaced, the first and the last among them.
 
-
-def _spaced(count: int, at_most: int) -> list[int]:
-    """Up to `at_most` of the first `count` numbers, evenly spaced, the first and the last among them."""
-    if count <= at_most:
-        return list(range(count))
-    return [round(i * (count - 1) / (at_most - 1)) for i in range(at_most)]
+    Their numbers are those among all activations, counted from 1 as on the axis of the sparsity.
+    """
+    found = [(number, layer) for number, layer in enumerate(codes, start=1) if len(layer.residuals)]
+    if len(found) <= at_most:
+        return found
+    return [found[round(i * (len(found) - 1) / (at_most - 1))] for i in range(at_most)]
 
 
 def _short(group: Group) -> str:

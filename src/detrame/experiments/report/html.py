@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from detrame.errors import Failure
+from detrame.experiments.report.figures import Figure
 from detrame.experiments.report.svg import signed
 from detrame.training.files import write_text
 
@@ -22,13 +23,13 @@ def render(template: str, **values: object) -> str:
     return _environment().get_template(template).render(style=_resource("chart.css") + _resource("style.css"), **values)
 
 
-def write_page(out: Path, page: str, figures: Iterable[tuple[str, Markup]]) -> Path:
-    """Write a page to `out`, and its figures, by name, as SVG files into the folder ``<stem>_figures`` beside it.
+def write_page(out: Path, page: str, figures: Iterable[Figure]) -> Path:
+    """Write a page to `out`, and its figures by name, as SVG files into the folder ``<stem>_figures`` beside it.
 
     Charts that a page before left in that folder are removed; files of another kind stay.
     """
     folder = out.with_name(f"{out.stem}_figures")
-    written = {folder / f"{name}.svg": svg for name, svg in figures}
+    written = {folder / f"{figure.name}.svg": figure.svg for figure in figures}
     for file, svg in written.items():
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -110,7 +110,7 @@ def _over_epochs(activation: str, results: Sequence[Result], look: Look) -> Seri
     """The mean over seeds with its range; the name has the last epoch's, which a small chart shows too coarsely."""
     histories = [result.test_accuracy for result in results]
     last = Spread.of([history[-1] for history in histories]).mean
-    return Series.over_seeds(f"{activation} {last:.2f}", histories, look)
+    return Series.over_epochs(f"{activation} {last:.2f}", histories, look)
 
 
 def under_attack(evidence: Evidence) -> dict[str, list[Figure]]:

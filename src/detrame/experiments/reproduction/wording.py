@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -27,14 +26,6 @@ LOOKS = {
 }
 
 
-class Tile(NamedTuple):
-    """How many cells of the accuracy table have a verdict."""
-
-    verdict: str
-    cells: int
-    colour: str
-
-
 def headline(evidence: Evidence) -> str:
     """How much of the accuracy table has run, and what came of it."""
     verdicts = Counter(row.verdict for row in evidence.rows.values() if row.n)
@@ -44,10 +35,10 @@ def headline(evidence: Evidence) -> str:
     return f"{verdicts.total()} of the paper's {len(evidence.rows)} accuracies run again: {told}."
 
 
-def tiles(evidence: Evidence) -> list[Tile]:
-    """The cells of the accuracy table by verdict."""
+def tiles(evidence: Evidence) -> dict[str, int]:
+    """How many cells of the accuracy table have each verdict."""
     counts = Counter(row.verdict for row in evidence.rows.values())
-    return [Tile(verdict, counts[verdict], LOOKS[verdict][0]) for verdict in LOOKS if counts[verdict]]
+    return {verdict: counts[verdict] for verdict in LOOKS if counts[verdict]}
 
 
 def ahead(evidence: Evidence) -> str:

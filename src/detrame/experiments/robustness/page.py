@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 from torch import Tensor
 
 from detrame.data import Dataset
@@ -14,6 +13,7 @@ from detrame.data import load as load_dataset
 from detrame.errors import Failure
 from detrame.experiments.report.axes import straight, whole
 from detrame.experiments.report.charts import Look, Series, curves
+from detrame.experiments.report.figures import Figure
 from detrame.experiments.report.html import render, write_page
 from detrame.experiments.report.pictures import data_uri, photograph
 from detrame.experiments.robustness.measure import Measured, position
@@ -33,14 +33,6 @@ NAMES = {
     "square": "Square attack, without gradients",
     "autoattack": "AutoAttack",
 }
-
-
-class Chart(NamedTuple):
-    """A chart with its title and the name of its file."""
-
-    name: str
-    title: str
-    svg: Markup
 
 
 class Picture(NamedTuple):
@@ -75,6 +67,7 @@ def write(measurements: Sequence[Measured], out: Path, *, left: int = 0) -> Path
         raise Failure("there is nothing measured yet that a page could show")
     ready_to_write(out)
     datasets = _distinct(measured.dataset for measured in measurements)
+    table = weakest_first(rows(measurements))
     charts = [chart for dataset in datasets for chart in _charts(measurements, dataset)]
     page = render(
         "robustness/page.html.j2",
@@ -82,8 +75,8 @@ def write(measurements: Sequence[Measured], out: Path, *, left: int = 0) -> Path
         several=any(len(one.settings.seeds) > 1 for one in measurements),
         facts=[*([("Cut short", f"measurements left: {left}")] if left else []), *_facts(measurements)],
         charts=charts,
-        rows=weakest_first(rows(measurements)),
-        printed=any(row.paper is not None for row in rows(measurements)),
+        rows=table,
+        printed=any(row.paper is not None for row in table),
         checked=[
             (f"{one.label} on {one.dataset}", verdict(one.checks, one.settings.images), one.checks)
             for one in measurements
@@ -91,7 +84,7 @@ def write(measurements: Sequence[Measured], out: Path, *, left: int = 0) -> Path
         ],
         galleries=[gallery for one in measurements if (gallery := _gallery(one))],
     )
-    return write_page(out, page, [(chart.name, chart.svg) for chart in charts])
+    return write_page(out, page, charts)
 
 
 def _networks(measurements: Sequence[Measured]) -> str:
@@ -118,7 +111,7 @@ def _facts(measurements: Sequence[Measured]) -> list[tuple[str, str]]:
     ]
 
 
-def _charts(measurements: Sequence[Measured], dataset: str) -> Iterable[Chart]:
+def _charts(measurements: Sequence[Measured], dataset: str) -> Iterable[Figure]:
     """Fooling rate and accuracy against radius, for every attack, and against noise, for every unit of it."""
     here = [measured for measured in measurements if measured.dataset == dataset]
     looks = {label: Look(place, place) for place, label in enumerate(_distinct(one.label for one in measurements))}
@@ -135,7 +128,8 @@ def _charts(measurements: Sequence[Measured], dataset: str) -> Iterable[Chart]:
                 title = f"{name}: {y_label.split(',')[0]} on {dataset}{whom}"
                 xs = [x for one in series for x in one.x]
                 svg = curves(series, whole(x_label, xs), straight(y_label, [0.0, 100.0]), title=title, digits=1)
-                yield Chart("_".join(filter(None, (attack, unit, score, dataset))), f"{name}, {dataset}{whom}", svg)
+                file = "_".join(filter(None, (attack, unit, score, dataset)))
+                yield Figure(f"{name}, {dataset}{whom}", svg, name=file)
 
 
 def _series(measured: Measured, unit: str | None, score: str, look: Look) -> Series:
@@ -144,11 +138,7 @@ def _series(measured: Measured, unit: str | None, score: str, look: Look) -> Ser
     for figure in measured.figures:
         if unit in (None, figure.unit):
             at.setdefault(position(figure.pixels, figure.noise_ratio), []).append(getattr(figure, score))
-    xs = sorted(at)
-    means = [sum(at[x]) / len(at[x]) for x in xs]
-    if max(map(len, at.values())) == 1:
-        return Series(measured.label, xs, means, look=look)
-    return Series(measured.label, xs, means, [min(at[x]) for x in xs], [max(at[x]) for x in xs], look)
+    return Series.over_seeds(measured.label, dict(sorted(at.items())), look)
 
 
 def _gallery(measured: Measured) -> Gallery | None:

@@ -112,12 +112,9 @@ def cases(dataset: str | None, models: Sequence[str] | None, runs: Path) -> list
     """The networks (model, data set, activation) of the paper's row and figures, or those of some models by name."""
     chosen = cells(dataset, models)
     if models is None:
-        chosen = [(_deepest(name, runs, model), name) for name, model in _figures() if (dataset or name) == name]
+        figures = [(model, name) for name, row in FIGURES.items() if name == (dataset or name) for model in row]
+        chosen = [(_deepest(name, runs, model), name) for model, name in figures]
     return [(model, name, activation) for model, name in chosen for activation in paper.COMPARED]
-
-
-def _figures() -> Iterable[tuple[str, str]]:
-    return ((dataset, model) for dataset, models in FIGURES.items() for model in models)
 
 
 def _deepest(dataset: str, runs: Path, model: str) -> str:
