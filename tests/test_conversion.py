@@ -548,7 +548,7 @@ def test_a_traced_network_keeps_the_whole_state(copied: Callable[[nn.Module], nn
     added = {
         name for name, _ in converted.named_parameters() if name.rpartition(".")[2] in ("coupling", "gain", "threshold")
     }
-    assert len(added) == 9
+    assert len(added) == 6  # the block, whose layer is called twice, has one
     assert set(converted.state_dict()) - added == set(net.state_dict())
     assert {name for name, _ in net.named_buffers()} <= {name for name, _ in converted.named_buffers()}
     assert converted.again is converted.block
@@ -559,6 +559,68 @@ def test_a_traced_network_keeps_the_whole_state(copied: Callable[[nn.Module], nn
     converted.load_state_dict(net.state_dict(), strict=False)
     x = torch.randn(4, 3)
     torch.testing.assert_close(converted(x), net(x))
+
+
+class BothSigns(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x)
+        return torch.cat([F.relu(y), F.relu(-y)], 1)  # two places after one layer
+
+
+class Siamese(nn.Module):
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        difference: Tensor = self.encoder(x) - self.encoder(y)
+        return difference
+
+
+@pytest.mark.parametrize(
+    ("encoder", "couplings"),
+    [(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), 1), (BothSigns(), 2)],
+    ids=["modules", "functions"],
+)
+def test_an_encoder_that_is_called_twice_stays_shared(encoder: nn.Module, couplings: int) -> None:
+    net, (x, y) = Siamese(encoder).eval(), torch.randn(2, 5, 3, 8, 8)
+    converted = detrame.convert(net, (x, y))
+    torch.testing.assert_close(converted(x, y), net(x, y))
+    activations = q_metric_relus(converted)
+    assert len(activations) == couplings
+    assert isinstance(converted, Siamese) == (couplings == 1)  # without a trace, where none is needed
+    with torch.no_grad():
+        for activation in activations:
+            activation.coupling.normal_()
+    assert converted(x, x).abs().max() == 0
+
+
+def test_one_activation_after_several_layers_is_one_for_each() -> None:
+    class Activation(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(x)
+
+    shared = Activation()
+    net = nn.Sequential(nn.Linear(3, 3), shared, nn.Linear(3, 3), shared)
+    assert len(q_metric_relus(detrame.convert(net, torch.randn(2, 3)))) == 2
+
+
+def test_calls_after_one_layer_that_differ_are_places_of_their_own() -> None:
+    class TwoSizes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.relu = nn.Linear(3, 4), nn.ReLU()
+
+        def forward(self, x: Tensor) -> Tensor:
+            first = self.relu(self.linear(x))
+            return first.sum(-1) + self.relu(torch.cat([self.linear(x), x], -1)).sum(-1)
+
+    found = q_metric_relus(detrame.convert(TwoSizes(), torch.randn(2, 3)))
+    assert sorted(len(activation.gain) for activation in found) == [4, 7]
 
 
 def test_stochastic_depth_is_not_frozen_by_a_trace() -> None:

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map_only
 # Functions by name: most are there twice, as torch.f and as Tensor.f.
 _CONVOLUTIONS = frozenset(f"conv{kind}{dim}d" for kind in ("", "_transpose") for dim in (1, 2, 3))
 _TO_LAST_AXIS = frozenset(
-    {"linear", "bilinear", "embedding", "lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_attention_forward"}
+    {"bilinear", "embedding", "lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_attention_forward"}
 )
 _PRODUCTS = frozenset({"matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm"})
 _CONTRACTIONS = frozenset({"einsum", "tensordot", "cdist"})
@@ -34,6 +34,7 @@ class Layer(NamedTuple):
 
     order: int
     kernel: tuple[int, ...]
+    weight: Tensor | None  # by which a layer that is called again is known
 
 
 class Origin(NamedTuple):
@@ -68,9 +69,9 @@ class Origins:
         if name == "__setitem__" and id(args[0]) not in self._of:  # which gives nothing, but fills a fresh tensor
             outputs = [args[0]]
         axes: list[int | None]
-        if name in _CONVOLUTIONS:
+        if name in _CONVOLUTIONS or name == "linear":
             weight = args[1] if len(args) > 1 else kwargs["weight"]
-            layer = self._next_layer(weight.shape[2:])
+            layer = self._next_layer(weight)
             axes = [-1 - len(layer.kernel)]
         elif name in _TO_LAST_AXIS:
             layer, axes = self._next_layer(), [-1] * len(outputs)
@@ -93,9 +94,9 @@ class Origins:
     def _put(self, tensor: Tensor, layer: Layer | None, axis: int | None) -> None:
         self._of[id(tensor)] = Origin(tensor, tensor.shape, layer, axis)
 
-    def _next_layer(self, kernel: tuple[int, ...] = ()) -> Layer:
+    def _next_layer(self, weight: Tensor | None = None) -> Layer:
         self._layers += 1
-        return Layer(self._layers, tuple(kernel))
+        return Layer(self._layers, () if weight is None else tuple(weight.shape[2:]), weight)
 
     def _axis_of_product(self, a: Tensor, b: Tensor) -> int | None:
         """Channels that are not summed over stay where they are; else a matrix of weights puts its own last."""

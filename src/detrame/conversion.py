@@ -1,15 +1,17 @@
 """Turn the ReLUs of any PyTorch network into Q-Metric ReLUs that leave its outputs unchanged until trained.
 
 One run of an example finds every ReLU call, the tensor it acts on and the last convolution or linear layer upstream
-of it. ReLU modules called once are exchanged where they stand, so that the network keeps its class. Where a ReLU is a
-function call, one module serves in several places, or what an in-place one changes is used again, the forward pass is
-traced (torch.fx) first, and each place gets a module of its own. What that does not reach is listed in ``unconverted``.
+of it. ReLU modules called in one place are exchanged where they stand, so that the network keeps its class. Where a
+ReLU is a function call, one module serves in several places, or what an in-place one changes is used again, the forward
+pass is traced (torch.fx) first, and each place gets a module of its own. Calls after a layer that the pass calls more
+than once, as a siamese network does, are one place. What a trace does not reach is listed in ``unconverted``.
 """
 
 import copy
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -121,8 +123,12 @@ def _check_model(model: nn.Module) -> None:
 
 
 def _needs_tracing(calls: list[Call]) -> bool:
-    modules = [call.module for call in calls]
-    return not all(map(is_relu, modules)) or len(set(modules)) < len(modules)
+    return not all(is_relu(call.module) and _in_one_place(call, calls) for call in calls)
+
+
+def _in_one_place(call: Call, calls: list[Call]) -> bool:
+    """Whether all calls of its module are the same call again."""
+    return all(other is call or other.again(call) for other in calls if other.module is call.module)
 
 
 def _needed_in_place(net: nn.Module, example: Arguments, calls: list[Call], expected: list[Tensor]) -> set[nn.ReLU]:
@@ -170,7 +176,22 @@ def _with_a_module_each(
     calls, outputs = run(converted, example)
     if not same_outputs(expected, outputs):  # as where a view is written in place
         return "its trace gives other outputs where no ReLU is in place"
-    return converted, calls
+    return converted, _tied(converted, calls)
+
+
+def _tied(net: Converted, calls: list[Call]) -> list[Call]:
+    """Let one module serve all calls after one and the same layer: what the network shares stays shared."""
+    nodes = {node.target: node for node in net.graph.nodes if is_relu_node(net, node)}
+    tied: list[Call] = []
+    for call in calls:
+        first = next((earlier for earlier in tied if earlier.path in nodes and call.again(earlier)), call)
+        if call.path in nodes and first is not call:
+            nodes[call.path].target = first.path
+            net.delete_submodule(call.path)
+            call = replace(call, path=first.path, module=first.module)
+        tied.append(call)
+    net.recompile()
+    return tied
 
 
 def _report(unconverted: list[Unconverted], same: bool) -> None:
@@ -206,10 +227,12 @@ def _activation(call: Call, iterations: int) -> QMetricReLU | str:
 def _exchange_modules(
     net: nn.Module, calls: list[Call], in_place: set[nn.ReLU], iterations: int, why_not_traced: str | None
 ) -> list[Unconverted]:
-    """Exchange every nn.ReLU that is called once, but those `in_place`; return the called ReLUs that are left."""
+    """Exchange every nn.ReLU called in one place, but those `in_place`; return the called ReLUs that are left."""
     unconverted = []
-    uses = Counter(call.module for call in calls)
+    exchanged = set[nn.Module]()
     for call in calls:
+        if call.module in exchanged:
+            continue
         owner = _fused_owner(net, call.path)
         if not is_relu(call.module):
             within = type(call.module).__name__ if call.path else "a function"
@@ -220,7 +243,7 @@ def _exchange_modules(
             reason = "its hooks, or a forward pass of its own, would be lost"
         elif owner:
             reason = f"inside {owner}, whose fused inference would pass it by"
-        elif uses[call.module] > 1:
+        elif not _in_one_place(call, calls):
             reason = f"one module in several places, and {why_not_traced or 'not all of them are traced'}"
         elif call.module in in_place:
             reason = f"what in-place ReLUs change is used again, and {why_not_traced}"
@@ -230,6 +253,7 @@ def _exchange_modules(
             for name, module in list(net.named_modules(remove_duplicate=False)):
                 if module is call.module:
                     net.set_submodule(name, activation)
+            exchanged.add(call.module)
             continue
         unconverted.append(Unconverted(call.path or "forward", reason))
     return unconverted

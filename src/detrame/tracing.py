@@ -4,6 +4,7 @@ import inspect
 import operator
 import pickle
 import random
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -54,8 +55,8 @@ class Arguments(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """One call of ReLU: the innermost module it happened in, the tensor, the last layer upstream of it, and the axis
-    of its channels, counted from the end; None if that is not known.
+    """One call of ReLU: the innermost module it happened in, the tensor, the last layer upstream of it, the axis
+    of its channels, counted from the end, None if that is not known, and how many calls came before it after the layer.
     """
 
     path: str
@@ -65,6 +66,15 @@ class Call:
     dtype: torch.dtype
     upstream: Layer | None
     axis: int | None
+    rank: int
+
+    def again(self, other: "Call") -> bool:
+        """Whether it is the same call as `other` in another pass through the same layer, as of a siamese network."""
+        ours, theirs = (call.upstream.weight if call.upstream else None for call in (self, other))
+        if ours is None or ours is not theirs or self.axis is None or self.axis != other.axis:
+            return False
+        alike = [(len(call.shape), call.shape[self.axis], call.dtype, call.rank) for call in (self, other)]
+        return alike[0] == alike[1]
 
 
 def is_relu(module: nn.Module | None) -> bool:
@@ -85,6 +95,7 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.stack = stack
         self.calls: list[Call] = []
+        self.after = Counter[int | None]()  # the calls after each layer
         self.origins = Origins(inputs)
 
     def __torch_function__(
@@ -94,8 +105,11 @@ class _Recorder(TorchFunctionMode):
         path, module = self.stack[-1]
         if func in _RELUS and not isinstance(module, CoupledReLU):
             z = next(tensors((args, kwargs)))
-            call = Call(path, module, tuple(z.shape), z.device, _parameter_dtype(z), *self.origins.of(z))
-            self.calls.append(call)
+            layer, axis = self.origins.of(z)
+            order = layer and layer.order
+            tensor = tuple(z.shape), z.device, _parameter_dtype(z)
+            self.calls.append(Call(path, module, *tensor, layer, axis, self.after[order]))
+            self.after[order] += 1
         result = func(*args, **kwargs)
         self.origins.follow(func, args, kwargs, result)
         return result
