@@ -1,6 +1,7 @@
 """`detrame bench`, on networks and efforts so small that a CPU does them in a moment."""
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -242,8 +243,23 @@ def test_what_is_stored_comes_back(tmp_path: Path) -> None:
     for plot in ("steps.svg", "ratios.svg"):
         names = [element.text for element in ElementTree.parse(folder / plot).iter("{http://www.w3.org/2000/svg}text")]
         assert {"plainnet3", "resnet8"} <= set(names)
-    (folder / "steps" / "resnet8.json").write_text("{}")
-    with pytest.raises(Failure, match=r"resnet8.json is not a measurement"):
+    path = folder / "steps" / "resnet8.json"
+    whole = json.loads(path.read_text())
+    for damaged, reason in (
+        ({}, "it lacks 'model'"),
+        (whole | {"model": "resnet20"}, "it is of 'resnet20'"),
+        (whole | {"environment": None}, "it has other fields"),
+        (whole | {"environment": {"device": "cuda"}}, "it lacks 'hardware'"),
+        (whole | {"ratio": "x"}, "ratio: 'x'"),
+        (whole | {"relu": None}, "it has other fields"),
+        (whole | {"relu": whole["relu"] | {"step_ms": math.nan}}, "step_ms: nan"),
+    ):
+        path.write_text(json.dumps(damaged))
+        with pytest.raises(Failure, match=rf"resnet8.json is not a measurement \({reason}\)"):
+            store.read_steps(folder)
+    path.write_text(json.dumps(whole))
+    path.with_name("resnet9.json").write_text(json.dumps(whole))
+    with pytest.raises(Failure, match="unknown model of the paper 'resnet9'"):
         store.read_steps(folder)
 
 

@@ -22,7 +22,11 @@ def test_each_change_is_one_and_has_a_name_of_its_own() -> None:
     for recipe in everything:
         usual = default_recipe("wideresnet16_8", "cifar10", activation=recipe.activation, epochs=30, validation=5000)
         assert sum(a != b for a, b in zip(vars(recipe).values(), vars(usual).values(), strict=True)) <= 1
-    assert result_name(wanted["nesterov"][1]) == "cifar10/wideresnet16_8-qmetric-nesterovTrue-30epochs-seed0"
+    name = "cifar10/wideresnet16_8-qmetric-nesterovTrue-validation5000-30epochs-seed0"
+    assert result_name(wanted["nesterov"][1]) == name
+    short = changes.recipes("wideresnet16_8", "cifar10", epochs=200)["nesterov"]
+    final = changes.final_recipes("wideresnet16_8", "cifar10", "nesterov")
+    assert len({result_name(recipe) for recipe in [*short, *final]}) == 4, "one would take the other's place"
 
 
 def test_the_command_trains_what_is_missing_and_shows_it(

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -104,6 +105,18 @@ def test_verdicts(mean: float | None, std: float | None, paper_std: float | None
     assert row.verdict == verdict
 
 
+def test_two_deviations_are_within_two_deviations() -> None:
+    for model, row in paper.tables()["accuracy"].items():
+        for dataset, cell in row.items():
+            for activation in paper.COMPARED:
+                if std := cell.get(f"{activation}_std"):
+                    ours = [round(cell[activation] + way * 2 * std, 2) for way in (-1, 1)]
+                    rows = [
+                        Row(model, dataset, activation, 2, cell[activation], std, one, None, 1, 200, 1) for one in ours
+                    ]
+                    assert {row.verdict for row in rows} == {"reproduced"}
+
+
 def test_expected_time_is_by_the_epoch() -> None:
     recipe = default_recipe("plainnet9", "cifar10", activation="relu")
     known = [result(recipe, 90.0, seconds=200.0), result(recipe.replace(epochs=100), 90.0, seconds=150.0)]
@@ -145,6 +158,38 @@ def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
                 stored(tmp_path / "results")
     path.write_text(json.dumps(whole | {"test_accuracy": [0, 100]}))
     assert stored(tmp_path / "results")[0].test_accuracy == [0, 100]
+    damage: list[tuple[str, object, str]] = [
+        ("environment", None, "it has other fields"),
+        ("environment", whole["environment"] | {"hardware": 5}, "hardware: 5"),
+        ("environment", {"hardware": "here", "torch": "2"}, "it lacks 'commit'"),
+        ("scores", whole["scores"] | {"parameters": math.nan}, "parameters: nan"),
+        ("scores", whole["scores"] | {"together": 0}, "together: 0"),
+        ("test_accuracy", [50.0], "it has the accuracy after 1 epochs of 2"),
+        ("timing", 5, "it has other fields"),
+        ("timing", {"test_s_per_image": math.nan}, "test_s_per_image: nan"),
+    ]
+    for field, value, reason in damage:
+        path.write_text(json.dumps(whole | {field: value}))
+        with pytest.raises(Failure, match=rf"is not a result \({reason}\)"):
+            stored(tmp_path / "results")
+    path.write_text(json.dumps(whole | {"environment": whole["environment"] | {"commit": None}}))
+    assert stored(tmp_path / "results")[0].environment["commit"] is None
+
+
+def test_a_run_that_is_stored_twice_is_no_second_seed(tmp_path: Path) -> None:
+    first = record(train(tiny(), tmp_path / "run", device="cpu"), tmp_path / "results")
+    copy = first.with_name("copy.json")
+    copy.write_text(first.read_text())
+    with pytest.raises(Failure, match=re.escape(f"{first} holds the same run as {copy}: delete one")):
+        stored(tmp_path / "results")
+
+
+def test_a_place_that_takes_no_results_is_known_before_anything_is_trained(small_table: Path) -> None:
+    Path("results").mkdir()
+    Path("results/accuracy").write_text("")
+    with pytest.raises(Failure, match="cannot write results/accuracy"):
+        run_missing(recipes([("plainnet3", "digits")], [0]), Path("results"), Path("runs"), device="cpu")
+    assert not Path("runs").exists()
 
 
 def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path: Path) -> None:
@@ -354,6 +399,7 @@ def test_parameters_beside_the_paper_s(capsys: pytest.CaptureFixture[str]) -> No
         (["accuracy", "--models", ""], "--models takes names with commas between, got ''"),
         (["timing", "--models", "resnet8,resnet8", "--dry-run"], "--models names resnet8 twice"),
         (["accuracy", "--dataset", "svhn", "--models", "resnet110"], "the paper has no figure of resnet110 on svhn"),
+        (["uap", "--dataset", "svhn", "--models", "resnet8,resnet110", "--dry-run"], "no figure of resnet110 on svhn"),
         (["accuracy", "--seeds", "a"], "--seeds takes whole numbers"),
         (["accuracy", "--seeds", "0,1,0"], "--seeds names 0 twice"),
         (["accuracy", "--seeds", "-2"], "--seeds takes numbers >= 0, got -2"),
@@ -366,6 +412,13 @@ def test_parameters_beside_the_paper_s(capsys: pytest.CaptureFixture[str]) -> No
         (["accuracy", "--show", "--seeds", "7"], "--show prints what is stored of every seed: leave --seeds out"),
         (["controls", "--show", "--budget", "1"], "--show prints what is stored and runs nothing: leave --budget out"),
         (["ddl", "--device", "cpu", "--show"], "leave --device out"),
+        (["timing", "--show", "--budget", "1"], "leave --budget out"),
+        (["noise", "--show", "--budget", "1"], "leave --budget out"),
+        (["accuracy", "--show", "--results", ""], "the path is empty: name a folder"),
+        (
+            ["changes", "--final", "nesterov", "--epochs", "5", "--dry-run"],
+            "--final trains at full length: leave --epochs out",
+        ),
         (["accuracy", "--dry-run", "--device", "tpu"], "unknown device 'tpu'"),
         (["timing", "--dataset", "svhn", "--show"], "the paper has no times on svhn"),
     ],

@@ -11,6 +11,7 @@ from detrame.errors import Failure, OutOfTime
 from detrame.experiments.outlook import Outlook, outlooks
 from detrame.experiments.results import record, result_name, stored
 from detrame.training import OnEpoch, Recipe, Run, load, pick_device, plan, resume_all
+from detrame.training.files import ready_to_write
 from detrame.training.loop import Stopped
 
 # How many networks train side by side on a GPU: enough to fill it, few enough that an interruption costs little.
@@ -44,6 +45,8 @@ def run_missing(
     end = math.inf if minutes is None else monotonic() + 60 * minutes
     failures: list[Failure] = []
     left = missing(wanted, results, table=table)
+    if left:
+        ready_to_write(results / table / "RESULT.json")
     while left:
         group = groups(left, TOGETHER if timed is None else 1)[0]
         if minutes is not None:

@@ -1,7 +1,8 @@
 """Finished runs as small JSON files: the data from which every table and plot is built."""
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -37,7 +38,7 @@ def result_name(recipe: Recipe) -> str:
 
 def _changed(recipe: Recipe) -> list[str]:
     """Every field that is not as the default recipe has it, but for those that any name says."""
-    said = ("width", "epochs", "seed", "split_seed", "validation")
+    said = ("width", "epochs", "seed", "split_seed")
     same = {name: getattr(recipe, name) for name in ("activation", *said)}
     usual = asdict(default_recipe(recipe.model, recipe.dataset, **same))
     return [f"{name}{value}" for name, value in asdict(recipe).items() if name not in said and value != usual[name]]
@@ -74,8 +75,14 @@ def reading(path: Path, what: str) -> Iterator[None]:
 
 
 def stored(folder: Path, *, table: str = "accuracy") -> list[Result]:
-    """Every result below `folder` / `table`, in the order of their names."""
-    return [_read(path) for path in sorted((folder / table).rglob("*.json"))]
+    """Every result below `folder` / `table`, in the order of their names; a Failure if one is stored twice."""
+    found: dict[Recipe, tuple[Path, Result]] = {}
+    for path in sorted((folder / table).rglob("*.json")):
+        result = _read(path)
+        if twin := found.get(result.recipe):  # which would count as another seed
+            raise Failure(f"{path} holds the same run as {twin[0]}: delete one of them")
+        found[result.recipe] = path, result
+    return [result for _, result in found.values()]
 
 
 def _read(path: Path) -> Result:
@@ -85,7 +92,26 @@ def _read(path: Path) -> Result:
         for score in document["test_accuracy"]:
             if not isinstance(score, int | float) or not 0 <= score <= 100:
                 raise ValueError(f"{score!r} is no score")
-        return Result(recipe, document["environment"], scores, document["test_accuracy"], document.get("timing", {}))
+        if (epochs := len(document["test_accuracy"])) != recipe.epochs:
+            raise ValueError(f"it has the accuracy after {epochs} epochs of {recipe.epochs}")
+        timing = dict(document.get("timing", {}))
+        check_figures(timing)
+        check_environment(document["environment"], "hardware", "torch", "commit")
+        return Result(recipe, document["environment"], scores, document["test_accuracy"], timing)
+
+
+def check_environment(environment: Mapping[str, object], *names: str) -> None:
+    """A ValueError, KeyError or TypeError unless an environment says, in words, what is to be told of it."""
+    for name in names:
+        if not isinstance(environment[name], str) and (name, environment[name]) != ("commit", None):
+            raise ValueError(f"{name}: {environment[name]!r}")
+
+
+def check_figures(figures: Mapping[str, object]) -> None:
+    """A ValueError unless all are positive numbers."""
+    for name, figure in figures.items():
+        if not isinstance(figure, int | float) or not 0 < figure < math.inf:
+            raise ValueError(f"{name}: {figure!r}")
 
 
 def by_recipe(results: Sequence[Result], recipe: Recipe) -> list[Result]:

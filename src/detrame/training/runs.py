@@ -65,6 +65,9 @@ class Scores:
             score = getattr(self, name)
             if not isinstance(score, int | float) or not 0 <= score <= most:
                 raise ValueError(f"{score!r} is no score")
+        for name in ("parameters", "together"):
+            if type(count := getattr(self, name)) is not int or count < 1:
+                raise ValueError(f"{name}: {count!r}")
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ def changes(
 
     if show and final is not None:
         raise ValueError("--show prints every change that was trained at full length: leave --final out")
+    if final is not None and epochs is not None:
+        raise ValueError("--final trains at full length: leave --epochs out")
     cells = reproduce.cells(dataset, names("--models", models))  # which says so if the paper has no such network
     wanted = [
         recipe

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from detrame.cli.arguments import numbers
+from detrame.cli.arguments import folder, numbers
 from detrame.errors import Failure, OutOfTime
 
 
@@ -48,7 +48,9 @@ DryMeasurement = Annotated[
 Show = Annotated[
     bool, typer.Option("--show", callback=_one_of_them, help="Print the table from what is stored and run nothing.")
 ]
-Results = Annotated[Path, typer.Option(callback=_folder, help="Where results are stored.")]
+Results = Annotated[
+    Path, typer.Option(parser=folder, callback=_folder, metavar="FOLDER", help="Where results are stored.")
+]
 
 
 def tell_left(stopped: OutOfTime, left: str) -> None:
@@ -67,3 +69,10 @@ def seeds_of(text: str | None, *, show: bool) -> list[int]:
     if show and text is not None:
         raise ValueError("--show prints what is stored of every seed: leave --seeds out")
     return numbers("--seeds", "0" if text is None else text)
+
+
+def refuse_to_run(budget: float | None, device: str = "auto") -> None:
+    """A ValueError for options that say how to run, beside --show, which runs nothing."""
+    if budget is not None or device != "auto":
+        given = "--budget" if budget is not None else "--device"
+        raise ValueError(f"--show prints what is stored and runs nothing: leave {given} out")

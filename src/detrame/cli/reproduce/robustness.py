@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, names, numbers
-from detrame.cli.reproduce.options import Budget, Dataset, DryMeasurement, Results, Show, need_stored, tell_left
+from detrame.cli.reproduce.options import (
+    Budget,
+    Dataset,
+    DryMeasurement,
+    Results,
+    Show,
+    need_stored,
+    refuse_to_run,
+    tell_left,
+)
 from detrame.cli.reproduce.runs import FOLDER
 from detrame.cli.show import print_checks, print_document, print_robustness, tell_measured
 from detrame.errors import Failure, OutOfTime
@@ -137,6 +146,7 @@ class _Table:
         if self.out is not None:
             ready_to_write(self.out)
         if show:
+            refuse_to_run(budget, device)
             need_stored(self.results)
             self._print()
             return

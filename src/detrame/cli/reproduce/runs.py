@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from detrame.cli.reproduce.options import need_stored, tell_left
+from detrame.cli.reproduce.options import need_stored, refuse_to_run, tell_left
 from detrame.cli.show import epochs_shown, print_document
 from detrame.errors import OutOfTime
 
@@ -37,9 +37,7 @@ def results_of(
     from detrame.training import pick_device
 
     if show:
-        if budget is not None or device != "auto":
-            given = "--budget" if budget is not None else "--device"
-            raise ValueError(f"--show prints what is stored and runs nothing: leave {given} out")
+        refuse_to_run(budget, device)
         need_stored(results)
         return stored(results, table=table)
     pick_device(device)  # which says so if it is not there

@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from detrame.cli.arguments import AsJson, Device, names
-from detrame.cli.reproduce.options import Budget, DryMeasurement, Models, Results, Show, need_stored, tell_left
+from detrame.cli.reproduce.options import (
+    Budget,
+    DryMeasurement,
+    Models,
+    Results,
+    Show,
+    need_stored,
+    refuse_to_run,
+    tell_left,
+)
 from detrame.cli.show import print_document, print_timing
 from detrame.errors import OutOfTime
 
@@ -39,6 +48,8 @@ def timing(
 
     if dataset != "cifar10":
         raise ValueError(f"the paper has no times on {dataset}: they are of cifar10 alone")
+    if show:
+        refuse_to_run(budget)
     wanted = names("--models", models)
     hardware = None if device == "auto" else bench.setting_on(device).hardware
     if not show:

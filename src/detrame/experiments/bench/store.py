@@ -7,13 +7,13 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from detrame.experiments import paper
 from detrame.experiments.bench import plots
 from detrame.experiments.bench.ceilings import Ceilings
 from detrame.experiments.bench.steps import StepFigures, Steps
-from detrame.experiments.results import reading, write_document
+from detrame.experiments.results import check_environment, check_figures, reading, write_document
 
 if TYPE_CHECKING:
     from detrame.experiments.bench import Measured
@@ -39,13 +39,22 @@ def write(what: str, measured: "Measured", into: Path) -> None:
 def read_steps(kept: Path) -> list[Steps]:
     """The stored steps of a folder, in the order of the paper's table."""
     order = list(paper.tables()["time"])
-    files = sorted((kept / "steps").glob("*.json"), key=lambda path: order.index(path.stem))
-    return [_steps(path) for path in files]
+    found = [_steps(path) for path in (kept / "steps").glob("*.json")]
+    return sorted(found, key=lambda steps: order.index(steps.model))
 
 
 def _steps(path: Path) -> Steps:
     with reading(path, "a measurement"):
         document = json.loads(path.read_text())
-        relu, qmetric = (StepFigures(**document[name]) for name in paper.COMPARED)
+        if paper.timed([path.stem]) != [document["model"]]:
+            raise ValueError(f"it is of {document['model']!r}")
+        check_environment(document["environment"], "hardware", "device")
+        check_figures({name: document[name] for name in ("batch", "ratio", "operations_ratio")})
+        relu, qmetric = (_figures(dict(document[name])) for name in paper.COMPARED)
         nested = {"relu": relu, "qmetric": qmetric, "ceilings": Ceilings(**document["ceilings"])}
         return Steps(**(document | nested))
+
+
+def _figures(document: dict[str, Any]) -> StepFigures:
+    check_figures({name: figure for name, figure in document.items() if (name, figure) != ("peak_mib", None)})
+    return StepFigures(**document)
