@@ -176,12 +176,12 @@ def test_stopping_several_runs_names_the_folder_that_resumes_them_all(
 
     with monkeypatch.context() as patch:
         patch.setattr(Step, "__call__", interrupted)
-        assert cli.run(["compare", "--seeds", "0,1", "--out", "both", *SMALL]) == 1
+        assert cli.run(["compare", "--seeds", "0,1", "--out", "both of them", *SMALL]) == 1
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.endswith("continue with `detrame train --resume both`")
-    assert cli.run(["train", "--resume", "both"]) == 0
-    assert "detrame report both" in capsys.readouterr().out
-    assert len(list(Path("both").rglob("result.json"))) == 4
+    assert line.endswith("continue with `detrame train --resume 'both of them'`")
+    assert cli.run(["train", "--resume", "both of them"]) == 0
+    assert "detrame report 'both of them'" in capsys.readouterr().out
+    assert len(list(Path("both of them").rglob("result.json"))) == 4
 
 
 def test_one_run_that_fails_does_not_keep_the_others_from_training(inside: Path) -> None:

@@ -271,3 +271,17 @@ def test_models_as_json_and_as_a_table(capsys: pytest.CaptureFixture[str]) -> No
     assert "\nQ-Metric ReLUs of 2 iterations; images 32x32, 3 channels, 10 classes\n" in table
     assert all(name in table for name in listed_names())
     assert "17.16" in table
+
+
+@pytest.mark.parametrize("columns", [40, 60])
+def test_a_narrow_terminal_cuts_no_figure(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from detrame import cli
+
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert cli.run(["models"]) == 0
+    table = capsys.readouterr().out
+    assert "…" not in table
+    assert "3,360.08" in table

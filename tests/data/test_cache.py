@@ -62,6 +62,21 @@ def test_a_cut_or_foreign_file_is_refused(dataset: Dataset, cache_folder: Path) 
         load("mine")
 
 
+def test_a_file_can_be_read_by_whom_the_umask_lets(dataset: Dataset, cache_folder: Path) -> None:
+    cache.save(dataset)
+    (cache_folder / "other").touch()
+    assert (cache_folder / "mine.safetensors").stat().st_mode == (cache_folder / "other").stat().st_mode
+
+
+def test_lack_of_a_permission_is_no_damage(
+    dataset: Dataset, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.save(dataset)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(Failure, match=r"^you have no permission to read .*mine\.safetensors: change it by chmod"):
+        load("mine")
+
+
 def test_a_failed_write_leaves_what_was_there(
     dataset: Dataset, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

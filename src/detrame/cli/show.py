@@ -251,8 +251,11 @@ def _table(words: Iterable[str], figures: Iterable[str]) -> Table:
 
 
 def _print(table: Table) -> None:
-    # A pipe has no width of its own: do not fold rows that a script may want to read.
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    # A pipe has no width of its own: do not fold rows that a script may want to read. Where a terminal is so narrow
+    # that figures would be cut, let it fold the rows itself.
+    terminal, wide = Console(), Console(width=200)
+    cut = any("…" in segment.text for segment in terminal.render(table))
+    (terminal if sys.stdout.isatty() and not cut else wide).print(table)
 
 
 @contextmanager

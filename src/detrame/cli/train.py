@@ -5,6 +5,7 @@ import math
 import os
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -264,4 +265,5 @@ def _finish(runs: "list[Run]", as_json: bool, page: Path | None = None) -> None:
     print_summaries(summaries)
     print(page if page else "\n".join(str(run.path) for run in runs))
     if page is None and len(runs) > 1:
-        print(f"for a page that compares them: detrame report {os.path.commonpath([run.path for run in runs])}")
+        folder = os.path.commonpath([run.path for run in runs])
+        print(f"for a page that compares them: detrame report {quote(folder)}")

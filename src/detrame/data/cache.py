@@ -77,8 +77,12 @@ def save(dataset: Dataset) -> None:
         "test.labels": dataset.test.labels,
     }
     with workspace() as writing:
-        save_file(tensors, writing / "whole", metadata={"detrame": json.dumps(vars(label))})
-        os.replace(writing / "whole", path(dataset.name))
+        whole = writing / "whole"
+        whole.touch()
+        mode = whole.stat().st_mode  # which safetensors would make the owner's alone
+        save_file(tensors, whole, metadata={"detrame": json.dumps(vars(label))})
+        whole.chmod(mode)
+        os.replace(whole, path(dataset.name))
 
 
 def load(name: str) -> Dataset:
@@ -103,6 +107,9 @@ def label(name: str) -> Label | None:
 
 @contextmanager
 def _opened(name: str) -> Iterator[Any]:
+    if path(name).exists() and not os.access(path(name), os.R_OK):  # which safetensors takes for a missing file
+        hint = "change it by chmod, or set DETRAME_DATA to a folder of your own"
+        raise Failure(f"you have no permission to read {path(name)}: {hint}")
     try:
         with safe_open(path(name), framework="pt") as file:
             yield file

@@ -10,6 +10,7 @@ from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import OWN_SPLITS
 from detrame.experiments.spread import Spread
 from detrame.training import OnEpoch, Recipe, Run, plan, resume_all
+from detrame.training.runs import resuming
 
 
 def seeded(recipe: Recipe, seeds: Sequence[int]) -> list[Recipe]:
@@ -31,7 +32,7 @@ def train_all(
     All folders are made first, so that work that was cut short can be taken up where it was left.
     """
     if out.is_dir() and any(out.iterdir()):
-        raise Failure(f"{out} is not empty: choose another --out, or continue it with `detrame train --resume {out}`")
+        raise Failure(f"{out} is not empty: choose another --out, or continue it with {resuming(out)}")
     runs = [plan(recipe, out / name, device=device) for recipe, name in zip(recipes, _names(recipes), strict=True)]
     return resume_all([run.path for run in runs], checkpoint_every=checkpoint_every, on_epoch=on_epoch)
 

@@ -26,7 +26,7 @@ from detrame.training.environment import describe
 from detrame.training.files import append_text, sha256, sync, write_tensors, write_text
 from detrame.training.recipe import Recipe
 from detrame.training.rounds import Rounds, Wanted, queued_on
-from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, note_environment, prepare
+from detrame.training.runs import Epoch, Run, Scores, epoch_line, load, locked, note_environment, prepare, resuming
 from detrame.training.step import Batch, Taken
 from detrame.training.stopwatch import Stopwatch
 
@@ -108,8 +108,7 @@ def resume_all(
                     failures += _trained(group, checkpoint_every, on_epoch, stop)
             for failure in failures:
                 if isinstance(failure, Stopped):
-                    again = f"continue with `detrame train --resume {_common_folder(paths)}`"
-                    raise Stopped(failure.where, again)
+                    raise Stopped(failure.where, f"continue with {resuming(_common_folder(paths))}")
     if failures:
         raise failures[0]
     return [load(path) for path in paths]

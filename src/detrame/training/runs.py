@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from torch import nn
@@ -28,6 +29,11 @@ from detrame.training.files import read_tensors, sha256, write_text
 from detrame.training.recipe import Recipe
 
 FORMAT = 1
+
+
+def resuming(path: str | Path) -> str:
+    """What to type to go on with a run or a folder of runs, whose name may have spaces."""
+    return f"`detrame train --resume {quote(str(path))}`"
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class Run:
     @property
     def again(self) -> str:
         """What to do about a finished run of which something is damaged."""
-        return f"delete {self.path / 'result.json'}, then `detrame train --resume {self.path}` trains it again"
+        return f"delete {self.path / 'result.json'}, then {resuming(self.path)} trains it again"
 
     @property
     def finished(self) -> bool:
@@ -111,7 +117,7 @@ class Run:
     def scores(self) -> Scores:
         """What the run achieved; a Failure if it is not finished."""
         if not self.finished:
-            again = f"continue it with `detrame train --resume {self.path}`, or move it away"
+            again = f"continue it with {resuming(self.path)}, or move it away"
             raise Failure(f"{self.path} is not finished: {again}")
         path = self.path / "result.json"
         try:
@@ -193,7 +199,7 @@ def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
         path.mkdir(parents=True, exist_ok=True)
         with locked(path):  # against another process that finds it empty too
             if {file.name for file in path.iterdir()} - {".lock", "environment.json"}:  # which is all if half made
-                hint = f"choose another --out, or continue it with `detrame train --resume {path}`"
+                hint = f"choose another --out, or continue it with {resuming(path)}"
                 raise Failure(f"{path} is not empty: {hint}")
             write_text(path / "environment.json", json.dumps(environment, indent=2) + "\n")
             write_text(path / "recipe.json", recipe.to_json())
