@@ -63,8 +63,8 @@ def small_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(controls, "MODELS", ("plainnet3",))
     monkeypatch.setattr(controls, "WIDTHS", [0.05, 0.06, 0.08, 0.1, 0.12])
 
-    def quick(model: str, dataset: str, **changes: Any) -> Recipe:
-        return tiny(**changes)
+    def quick(model: str, dataset: str, *, epochs: int | None, **changes: Any) -> Recipe:
+        return tiny(**changes, **({} if epochs is None else {"epochs": epochs}))
 
     monkeypatch.setattr(controls, "default_recipe", quick)
 
