@@ -216,8 +216,10 @@ def test_a_progress_bar_on_a_terminal(
     inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    assert cli.run(["train", "plainnet3", *SMALL]) == 0
+    assert cli.run(["train", "plainnet3", *SMALL, "--out", "runs/shown"]) == 0
     assert "1/1" in capsys.readouterr().err
+    assert cli.run(["train", "--resume", "runs/shown"]) == 0
+    assert "0/0" not in capsys.readouterr().err
 
 
 # Wrong input: arguments, exit status, and what the one line says. {run} is a finished run, {here} the working folder.

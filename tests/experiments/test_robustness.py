@@ -125,7 +125,7 @@ def test_tables_stand_in_order_of_strength(measured: Measured) -> None:
     rows = tables.rows([measured, measured])
     as_measured, in_order = ([row.position for row in found] for found in (rows, tables.weakest_first(rows)))
     assert as_measured != in_order == sorted(as_measured)
-    assert tables.measured_on(rows) == f"Measured on {rows[0].hardware} at {rows[0].commit}"
+    assert tables.measured_on(rows) == f"Measured on {rows[0].hardware} at commit {rows[0].commit}"
 
 
 def test_a_measurement_comes_back_whole(measured: Measured, tmp_path: Path) -> None:
@@ -377,7 +377,9 @@ def test_attack_several_networks_side_by_side(
     out = tmp_path / "page.html"
     strength = ["--radius", "0.1,4/16", "--unit", "pixels", "--noise", "0.1"]
     assert cli.run(["attack", *paths, *strength, "--seeds", "0,1", "--out", str(out), *OPTIONS]) == 0
-    text = capsys.readouterr().out
+    text, told = capsys.readouterr()
+    networks, attacks = ("plainnet3 relu", "plainnet3 qmetric"), ("uap", "uap-gradient", "noise")
+    assert told.splitlines() == [f"{attack} on {network} ..." for network in networks for attack in attacks]
     assert "plainnet3 qmetric" in text
     assert "63.75/255, " in text
     assert "\nMeasured on " in text
@@ -387,8 +389,9 @@ def test_attack_several_networks_side_by_side(
     assert "Perturbation of radius 25.5/255" in html
     assert len(list((tmp_path / "page_figures").glob("*.svg"))) == 4
     assert cli.run(["attack", paths[0], *strength, "--attacks", "uap-sequential", "--json", *OPTIONS]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [one["attack"] for one in document["measured"]] == ["uap-sequential", "noise"]
+    text, told = capsys.readouterr()
+    assert told == ""
+    assert [one["attack"] for one in json.loads(text)["measured"]] == ["uap-sequential", "noise"]
 
 
 def test_an_interruption_keeps_what_is_finished(
@@ -481,7 +484,8 @@ def test_attack_each_image_and_check(
         (["--radius", "0.1", "--unit", "pixels", "--images", "0"], "images must be at least 1"),
         (["--radius", "0.1", "--unit", "pixels", "--target", "0"], "target must be a percentage"),
         (["--radius", "0.1", "--unit", "pixels", "--overshoot", "-1"], "overshoot must be at least 0"),
-        (["--noise", "-1", "--unit", "pixels"], "noise_ratio must be a number >= 0"),
+        (["--radius", "0.1", "--noise", "-1", "--unit", "pixels"], "--noise takes numbers >= 0, as 0.01; got -1"),
+        (["--noise", "0.1,nan", "--unit", "pixels"], "--noise takes numbers >= 0, as 0.01; got 0.1,nan"),
     ],
 )
 def test_wrong_arguments(

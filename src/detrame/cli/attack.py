@@ -1,5 +1,6 @@
 """`detrame attack`: trained networks under attack, side by side."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -53,7 +54,10 @@ def attack(
     overshoot: Annotated[float, typer.Option(help="Of DeepFool, inside uap and uap-sequential.")] = 0.02,
     passes: Annotated[int, typer.Option(help="Over the crafting images, at most.")] = 5,
     out: Annotated[
-        Path | None, typer.Option(help="Also write a page with curves and pictures, and the curves beside it.")
+        Path | None,
+        typer.Option(
+            help="Also write a page with pictures and, of several radii, curves, which are files beside it too."
+        ),
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -84,7 +88,7 @@ def attack(
         ready_to_write(out)
     measured: list[Measured] = []
     try:
-        for one in asked.of(networks, settings, device):
+        for one in asked.of(networks, settings, device, quiet=as_json):
             measured.append(one)
             if not as_json:
                 tell_measured(one)
@@ -146,6 +150,8 @@ class _Asked:
             raise ValueError(f"{'--check' if check else '--attacks'} needs --radius, as 8/255 with --unit pixels")
         if not radii and not ratios:
             raise ValueError("how strong an attack? give --radius, as 8/255 with --unit pixels, or --noise, as 0.01")
+        if not all(0 <= ratio < float("inf") for ratio in ratios):  # before attacks, which come first, take their time
+            raise ValueError(f"--noise takes numbers >= 0, as 0.01; got {noise}")
         if norm is not None and not radii:
             raise ValueError("--norm is that of --radius, and --noise has none: leave it out, or give --radius")
         if unit is None:
@@ -164,22 +170,33 @@ class _Asked:
         """How many measurements it takes."""
         return len(networks) * (len(self.attacks) + bool(self.ratios))
 
-    def of(self, networks: "Sequence[Network]", settings: "Settings", device: str) -> "Iterator[Measured]":
-        """What comes of it, network by network; the checks, at the smallest radius, stand with the first attack."""
+    def of(
+        self, networks: "Sequence[Network]", settings: "Settings", device: str, *, quiet: bool
+    ) -> "Iterator[Measured]":
+        """What comes of it, network by network; the checks, at the smallest radius, stand with the first attack.
+
+        Before each it says on stderr, unless it is to be quiet, what may now take minutes.
+        """
         from detrame.experiments.networks import twin
         from detrame.experiments.robustness import Subject
+
+        def tell(name: str) -> None:
+            if not quiet:
+                print(f"{name} on {network.label} ...", file=sys.stderr, flush=True)
 
         for network in networks:
             data = network.dataset
             subject = Subject(network, settings.within(len(data.train), len(data.test)), device)
             balls = [network.ball(radius, self.unit, self.norm) for radius in self.radii]
             for name in self.attacks:
+                tell(name)
                 measured = subject.attack(name, balls)
                 if self.check and name == self.attacks[0]:
                     smallest = min(balls, key=lambda ball: ball.radius)
                     measured = replace(measured, checks=subject.check(smallest, twin(network, networks)))
                 yield measured
             if self.ratios:
+                tell("noise")
                 yield subject.noise(self.ratios, [self.unit])
 
 

@@ -274,7 +274,7 @@ def epochs_shown(total: int, *, quiet: bool, tensorboard: bool = False) -> "Iter
 
 @contextmanager
 def _shown(total: int, *, quiet: bool) -> "Iterator[OnEpoch]":
-    if quiet:
+    if quiet or not total:  # nothing is left to train of finished runs
         yield lambda run, epoch: None
     elif sys.stderr.isatty():
         from rich.progress import (

@@ -96,7 +96,7 @@ class Row:
 def measured_on(rows: Iterable[Row]) -> str:
     """On which hardware, at which commits."""
     hardware, commits = zip(*((row.hardware, row.commit) for row in rows), strict=True)
-    return f"Measured on {', '.join(dict.fromkeys(hardware))} at {', '.join(dict.fromkeys(commits))}"
+    return f"Measured on {', '.join(dict.fromkeys(hardware))} at commit {', '.join(dict.fromkeys(commits))}"
 
 
 def weakest_first(rows: Iterable[Row]) -> list[Row]:
