@@ -609,6 +609,20 @@ def test_one_activation_after_several_layers_is_one_for_each() -> None:
     assert len(q_metric_relus(detrame.convert(net, torch.randn(2, 3)))) == 2
 
 
+def test_two_activations_after_one_layer_stay_two() -> None:
+    class Unrolled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.first, self.second = nn.Linear(3, 3), nn.ReLU(), nn.ReLU()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(self.second(self.linear(self.first(self.linear(x)))) - x)
+
+    converted = detrame.convert(Unrolled(), torch.randn(2, 3))
+    assert len(q_metric_relus(converted)) == 3
+    assert converted.first is not converted.second
+
+
 def test_calls_after_one_layer_that_differ_are_places_of_their_own() -> None:
     class TwoSizes(nn.Module):
         def __init__(self) -> None:

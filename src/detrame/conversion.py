@@ -163,11 +163,13 @@ def _with_a_module_each(
     _keep_state(net, converted)
     places = [node for node in converted.graph.nodes if is_relu_node(converted, node)]
     uses = Counter(node.target for node in places if node.op == "call_module")
+    before: dict[str, object] = {}
     for node in places:
         served = converted.get_submodule(str(node.target)) if node.op == "call_module" else converted
         in_place = written(converted, node) is not None
         name = str(node.target) if uses[node.target] == 1 else _free_name(converted, node)
         converted.add_submodule(name, nn.ReLU().train(served.training))
+        before[name] = node.target
         _replace(node, name, in_place)
     for target in uses:
         if uses[target] > 1:
@@ -176,20 +178,23 @@ def _with_a_module_each(
     calls, outputs = run(converted, example)
     if not same_outputs(expected, outputs):  # as where a view is written in place
         return "its trace gives other outputs where no ReLU is in place"
-    return converted, _tied(converted, calls)
+    return converted, _tied(converted, calls, before)
 
 
-def _tied(net: Converted, calls: list[Call]) -> list[Call]:
-    """Let one module serve all calls after one and the same layer: what the network shares stays shared."""
-    nodes = {node.target: node for node in net.graph.nodes if is_relu_node(net, node)}
+def _tied(net: Converted, calls: list[Call], before: dict[str, object]) -> list[Call]:
+    """Let one module serve all calls after one and the same layer: what the network shares stays shared.
+
+    By its name `before` has the module or function that each ReLU stands for: those that were two stay two.
+    """
+    nodes = {node.target: node for node in net.graph.nodes}
     tied: list[Call] = []
     for call in calls:
-        first = next((earlier for earlier in tied if earlier.path in nodes and call.again(earlier)), call)
-        if call.path in nodes and first is not call:
+        alike = (one for one in tied if one.path in before and before[one.path] == before.get(call.path))
+        first = next((earlier for earlier in alike if call.again(earlier)), call)
+        if first is not call:
             nodes[call.path].target = first.path
             net.delete_submodule(call.path)
-            call = replace(call, path=first.path, module=first.module)
-        tied.append(call)
+        tied.append(replace(call, path=first.path, module=first.module))
     net.recompile()
     return tied
 
