@@ -92,7 +92,7 @@ def _zero_sharded_diagonal_(weight: Any) -> None:
     diagonal(mask).fill_(True)
     # Every process makes the whole mask and takes its part, so that nothing is sent.
     replicated = DTensor.from_local(mask, weight.device_mesh)
-    weight.masked_fill_(replicated.redistribute(placements=weight.placements), 0)
+    local(weight).masked_fill_(local(replicated.redistribute(placements=weight.placements)), 0)
 
 
 def local(values: Any) -> Tensor:
