@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
+from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.checkpoint import checkpoint
 
 import detrame
@@ -564,10 +565,10 @@ def test_a_traced_network_keeps_the_whole_state(copied: Callable[[nn.Module], nn
 class BothSigns(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.weight = nn.Parameter(torch.randn(4, 3, 3, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.conv(x)
+        y = F.conv2d(x, self.weight)
         return torch.cat([F.relu(y), F.relu(-y)], 1)  # two places after one layer
 
 
@@ -583,8 +584,12 @@ class Siamese(nn.Module):
 
 @pytest.mark.parametrize(
     ("encoder", "couplings"),
-    [(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), 1), (BothSigns(), 2)],
-    ids=["modules", "functions"],
+    [
+        (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), 1),
+        (nn.Sequential(weight_norm(nn.Conv2d(3, 4, 3)), nn.ReLU()), 1),
+        (BothSigns(), 2),
+    ],
+    ids=["modules", "parametrised", "functions"],
 )
 def test_an_encoder_that_is_called_twice_stays_shared(encoder: nn.Module, couplings: int) -> None:
     net, (x, y) = Siamese(encoder).eval(), torch.randn(2, 5, 3, 8, 8)
@@ -607,6 +612,18 @@ def test_one_activation_after_several_layers_is_one_for_each() -> None:
     shared = Activation()
     net = nn.Sequential(nn.Linear(3, 3), shared, nn.Linear(3, 3), shared)
     assert len(q_metric_relus(detrame.convert(net, torch.randn(2, 3)))) == 2
+
+
+def test_two_weights_of_one_module_are_two_layers() -> None:
+    class TwoWeights(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Parameter(torch.randn(3, 3)), nn.Parameter(torch.randn(3, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(F.linear(F.relu(F.linear(x, self.first)), self.second))
+
+    assert len(q_metric_relus(detrame.convert(TwoWeights(), torch.randn(2, 3)))) == 2
 
 
 def test_two_activations_after_one_layer_stay_two() -> None:

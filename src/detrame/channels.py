@@ -8,7 +8,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 from torch.utils._pytree import tree_map_only
 
 # Functions by name: most are there twice, as torch.f and as Tensor.f.
@@ -34,7 +35,9 @@ class Layer(NamedTuple):
 
     order: int
     kernel: tuple[int, ...]
-    weight: Tensor | None  # by which a layer that is called again is known
+    source: (
+        object  # by which a layer that is called again is known: its module, or a function's weight; None if neither
+    )
 
 
 class Origin(NamedTuple):
@@ -60,8 +63,8 @@ class Origins:
         origin = self._of.get(id(tensor))
         return (origin.layer, origin.axis) if origin else (None, None)
 
-    def follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Note the origins of what a function gave."""
+    def follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, module: nn.Module) -> None:
+        """Note the origins of what a function gave that was called in a module."""
         inputs, outputs = list(tensors((args, kwargs))), list(tensors(result))
         sources = [self._of[id(each)] for each in inputs if id(each) in self._of]
         layer = max((source.layer for source in sources if source.layer), default=None)
@@ -71,7 +74,9 @@ class Origins:
         axes: list[int | None]
         if name in _CONVOLUTIONS or name == "linear":
             weight = args[1] if len(args) > 1 else kwargs["weight"]
-            layer = self._next_layer(weight)
+            # Not always by the weight: a parametrised layer makes it anew at every call.
+            source = module if isinstance(module, nn.Linear | _ConvNd) else weight
+            layer = self._next_layer(tuple(weight.shape[2:]), source)
             axes = [-1 - len(layer.kernel)]
         elif name in _TO_LAST_AXIS:
             layer, axes = self._next_layer(), [-1] * len(outputs)
@@ -94,9 +99,9 @@ class Origins:
     def _put(self, tensor: Tensor, layer: Layer | None, axis: int | None) -> None:
         self._of[id(tensor)] = Origin(tensor, tensor.shape, layer, axis)
 
-    def _next_layer(self, weight: Tensor | None = None) -> Layer:
+    def _next_layer(self, kernel: tuple[int, ...] = (), source: object = None) -> Layer:
         self._layers += 1
-        return Layer(self._layers, () if weight is None else tuple(weight.shape[2:]), weight)
+        return Layer(self._layers, kernel, source)
 
     def _axis_of_product(self, a: Tensor, b: Tensor) -> int | None:
         """Channels that are not summed over stay where they are; else a matrix of weights puts its own last."""

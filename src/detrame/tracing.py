@@ -70,7 +70,7 @@ class Call:
 
     def again(self, other: "Call") -> bool:
         """Whether it is the same call as `other` in another pass through the same layer, as of a siamese network."""
-        ours, theirs = (call.upstream.weight if call.upstream else None for call in (self, other))
+        ours, theirs = (call.upstream.source if call.upstream else None for call in (self, other))
         if ours is None or ours is not theirs or self.axis is None or self.axis != other.axis:
             return False
         alike = [(len(call.shape), call.shape[self.axis], call.dtype, call.rank) for call in (self, other)]
@@ -111,7 +111,7 @@ class _Recorder(TorchFunctionMode):
             self.calls.append(Call(path, module, *tensor, layer, axis, self.after[order]))
             self.after[order] += 1
         result = func(*args, **kwargs)
-        self.origins.follow(func, args, kwargs, result)
+        self.origins.follow(func, args, kwargs, result, module)
         return result
 
 

@@ -126,6 +126,8 @@ def test_tables_stand_in_order_of_strength(measured: Measured) -> None:
     as_measured, in_order = ([row.position for row in found] for found in (rows, tables.weakest_first(rows)))
     assert as_measured != in_order == sorted(as_measured)
     assert tables.measured_on(rows) == f"Measured on {rows[0].hardware} at commit {rows[0].commit}"
+    two = [replace(rows[0], commit=commit) for commit in ("a", "b", "a")]
+    assert tables.measured_on(two) == f"Measured on {rows[0].hardware} at commits a, b"
 
 
 def test_a_measurement_comes_back_whole(measured: Measured, tmp_path: Path) -> None:

@@ -95,8 +95,10 @@ class Row:
 
 def measured_on(rows: Iterable[Row]) -> str:
     """On which hardware, at which commits."""
-    hardware, commits = zip(*((row.hardware, row.commit) for row in rows), strict=True)
-    return f"Measured on {', '.join(dict.fromkeys(hardware))} at commit {', '.join(dict.fromkeys(commits))}"
+    hardware, commits = (
+        dict.fromkeys(each) for each in zip(*((row.hardware, row.commit) for row in rows), strict=True)
+    )
+    return f"Measured on {', '.join(hardware)} at commit{'s' * (len(commits) > 1)} {', '.join(commits)}"
 
 
 def weakest_first(rows: Iterable[Row]) -> list[Row]:
