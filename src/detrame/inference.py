@@ -95,15 +95,14 @@ def fused_pass(model: nn.Module) -> nn.Module:
 
 
 def as_pixels(images: Tensor, *, exact: bool = False) -> Tensor:
-    """Float pixels in [0, 1] of 8-bit ones; on a GPU in the layout in which convolutions are faster.
+    """Float pixels in [0, 1] of 8-bit ones, in the layout in which convolutions are faster.
 
-    That is channels last, but channels first for `exact` ones, in float32 proper: cuDNN's fast ways to compute these,
-    Winograd's above all, are for that layout.
+    That is channels last, but on a GPU channels first for `exact` ones, in float32 proper: cuDNN's fast ways to compute
+    these, Winograd's above all, are for that layout.
     """
     pixels = images.float() / 255 if images.dtype == torch.uint8 else images
-    if not images.is_cuda:
-        return pixels
-    return pixels.contiguous(memory_format=torch.contiguous_format if exact else torch.channels_last)
+    first = exact and images.is_cuda
+    return pixels.contiguous(memory_format=torch.contiguous_format if first else torch.channels_last)
 
 
 def precision(device: torch.device) -> torch.autocast:

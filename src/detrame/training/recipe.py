@@ -90,8 +90,7 @@ class Recipe:
         """
         torch.manual_seed(self.seed)
         model = self.build(dataset).to(device)
-        if device.type == "cuda":
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return Step(model, momentum=self.momentum, nesterov=self.nesterov, weight_decay=self.weight_decay, fused=fused)
 
     def options(self, dataset: Dataset) -> dict[str, Any]:

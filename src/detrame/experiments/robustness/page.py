@@ -159,7 +159,7 @@ def _gallery(measured: Measured) -> Gallery | None:
 
 
 def _pair(dataset: Dataset, number: int, perturbation: Tensor, said: tuple[int, int]) -> tuple[Picture, Picture]:
-    image = as_pixels(dataset.test.images[number])
+    image = as_pixels(dataset.test.images[number, None])[0]
     after = perturbed(image, perturbation).mul(255).round().byte()
     before_said, after_said = (dataset.classes[label] for label in said)
     truth = dataset.classes[dataset.test.labels[number]]
