@@ -20,9 +20,9 @@ from detrame.experiments import bench
 from detrame.experiments.bench import accuracy, clock, epochs, research, steps, store
 from detrame.experiments.bench.clock import Action, Effort
 from detrame.experiments.bench.setting import CPU_BATCH, Setting
+from detrame.experiments.recipes import RECIPES
 from detrame.models import cost
 from detrame.models.blocks import Normalise
-from detrame.experiments.recipes import RECIPES
 from detrame.training.step import Step
 from tests.conftest import problem
 from tests.experiments.conftest import TINY, measured
