@@ -1,3 +1,4 @@
+import ctypes
 import runpy
 import subprocess
 import sys
@@ -113,3 +114,27 @@ def test_main_exits_with_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 0
+
+
+def test_main_has_memory_kept_for_what_comes_next() -> None:
+    code = """
+import resource, sys, torch
+from detrame import cli
+if sys.argv[1] == "kept":
+    cli.keep_freed_memory()
+torch.ones(2**24)  # 64 MiB, freed at once
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+torch.ones(2**23)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    kept, anew = (
+        int(subprocess.run([sys.executable, "-c", code, how], capture_output=True, text=True, check=True).stdout)
+        for how in ("kept", "anew")
+    )
+    assert anew > 10  # pages, or huge pages
+    assert kept < anew / 2
+
+
+def test_another_c_library_keeps_its_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    cli.keep_freed_memory()

@@ -1,6 +1,6 @@
 """Predictions, and the one definition of every score that is reported."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from importlib.util import find_spec
@@ -16,12 +16,20 @@ from detrame.functional import q_metric_relu
 from detrame.modes import capturable, capturing, evaluating, full_precision, warm_up
 
 
-def predict(model: nn.Module, images: Tensor, *, batch_size: int = 1000, exact: bool = False) -> Tensor:
+def predict(model: nn.Module, images: Tensor, *, exact: bool = False) -> Tensor:
     """Logits ``(N, classes)`` in float32 of images ``(N, C, H, W)``: uint8, or float pixels in [0, 1].
 
     In eval mode, on the device of the images; in bfloat16 on a GPU, unless `exact`: in float32 proper.
     """
-    return torch.cat([_logits(model, batch, exact) for batch in torch.split(images, batch_size)])
+    return torch.cat([_logits(model, batch, exact) for batch in in_passes(images)])
+
+
+def in_passes(images: Tensor) -> Sequence[Tensor]:
+    """Images, or what belongs to each, ``(N, ...)``, in batches of as many as are best looked at together.
+
+    That is enough of them to fill a GPU. On a CPU more would only take turns in its caches.
+    """
+    return torch.split(images, 1000 if images.is_cuda else 100)
 
 
 @torch.no_grad()
@@ -38,8 +46,8 @@ class Predictor:
     plain, what folds is best folded before (`detrame.fold`).
     """
 
-    def __init__(self, model: nn.Module, *, batch_size: int = 1000) -> None:
-        self._model, self._batch_size = model, batch_size
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
         with evaluating(model):
             self._capture = capturable(model)
         self._captured: dict[tuple[object, ...], _Captured] = {}
@@ -47,8 +55,8 @@ class Predictor:
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, classes)`` in float32 of images ``(N, C, H, W)``."""
         if not images.is_cuda or not self._capture:
-            return predict(self._model, images, batch_size=self._batch_size)
-        return torch.cat([self._replayed(batch) for batch in torch.split(images, self._batch_size)])
+            return predict(self._model, images)
+        return torch.cat([self._replayed(batch) for batch in in_passes(images)])
 
     @cached_property
     def _pass(self) -> nn.Module:

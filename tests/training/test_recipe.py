@@ -123,3 +123,10 @@ def test_borders_are_of_the_mean_colour_unless_they_mirror_the_image() -> None:
         wanted = Batches(digits.train, 128, seed=0, crop_padding=2, mean=digits.mean, reflect=reflect)
         for (images, _), (expected, _) in zip(ours.epoch(0), wanted.epoch(0), strict=True):
             assert torch.equal(images, expected)
+
+
+def test_a_network_trains_channels_last() -> None:
+    step = tiny().step(load_dataset("digits"), torch.device("cpu"))
+    convolutions = [module.weight for module in step.model.modules() if isinstance(module, nn.Conv2d)]
+    assert convolutions
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in convolutions)

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from detrame.activations import parameter_groups, project_
 from detrame.estimators.losses import Loss
-from detrame.inference import as_pixels
+from detrame.inference import as_pixels, in_passes
 from detrame.modes import evaluating
 
 _SMALL = 256  # up to so many samples, "auto" takes them all in one step;
 _BATCH = 128  # of more, so many
-_LARGE = 1000  # samples that are looked at together, without training
+_LARGE = 1000  # rows of features that are looked at together, without training
 
 
 class Samples(NamedTuple):
@@ -129,8 +129,9 @@ class History:
 @torch.no_grad()
 def scores(network: nn.Module, x: Tensor) -> Tensor:
     """The network's scores ``(N, K)`` of features or images, in eval mode and in the precision of its weights."""
+    parts = in_passes(x) if x.ndim == 4 else torch.split(x, _LARGE)
     with evaluating(network):
-        return torch.cat([_forward(network, batch) for batch in torch.split(x, _LARGE)])
+        return torch.cat([_forward(network, part) for part in parts])
 
 
 def _forward(network: nn.Module, x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from detrame.errors import Failure, check_count
-from detrame.inference import predict
+from detrame.inference import in_passes, predict
 from detrame.modes import full_precision
 from detrame.robustness.attacked import Attacked, attacked, check_images, check_logits, perturbed
 from detrame.robustness.ball import Ball, project, stacked
@@ -23,8 +23,6 @@ from detrame.robustness.ball import Ball, project, stacked
 PGD_STEPS = 40
 PGD_REACH = 2.5  # times the radius: across the ball, and some way along its edge
 QUERIES = 5000  # of the Square attack, as AutoAttack sets them
-# Images that are attacked at once, if the memory is enough for it.
-TOGETHER = {"cpu": 100, "cuda": 1000}
 
 
 def pgd(
@@ -136,8 +134,8 @@ def _in_batches(model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, se
     found = []
     with torch.random.fork_rng(), attacked(model, pixels.device) as network:
         torch.manual_seed(seed)  # the libraries draw from the global generators
-        size = TOGETHER[pixels.device.type]
-        for shown, truth in zip(torch.split(pixels, size), torch.split(labels, size), strict=True):
+        batches = in_passes(pixels)
+        for shown, truth in zip(batches, torch.split(labels, len(batches[0])), strict=True):
             moved = _in_full(run, network, shown, truth) - shown
             found.append(perturbed(shown, project(moved, extents, norm)))
     return torch.cat(found)

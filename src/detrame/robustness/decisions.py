@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from detrame.inference import as_pixels, predict
+from detrame.inference import as_pixels, in_passes, predict
 from detrame.modes import evaluating
 
 SLACK = 10
@@ -48,4 +48,4 @@ def _rounds(device: torch.device) -> bool:
 def _in_tf32(model: nn.Module, images: Tensor) -> Tensor:
     """Logits in float32, but for TF32 in convolutions, which PyTorch allows unless told otherwise."""
     with evaluating(model), torch.autocast(images.device.type, enabled=False):
-        return torch.cat([model(as_pixels(batch)).float() for batch in torch.split(images, 1000)])
+        return torch.cat([model(as_pixels(batch)).float() for batch in in_passes(images)])
