@@ -34,7 +34,7 @@ class StepFigures:
         tflops: 3 x 2 x multiply_adds x batch / step: forward, and twice that for backward, two operations each.
         ceiling_share: of the device's measured TFLOP/s.
         peak_mib: memory of the device at most, network and capture included; None on a CPU.
-        test_s_per_image: of inference with what folds folded, by batches of 1000; on a GPU captured, in bfloat16.
+        test_s_per_image: of inference with what folds folded; on a GPU captured, in bfloat16, by batches of 1000.
     """
 
     iterations: int
