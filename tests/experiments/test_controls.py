@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 from detrame import cli
 from detrame.experiments import controls, default_recipe
 from detrame.experiments.controls import WIDTHS, contenders, control_rows, matched_width, network_cost
 from detrame.experiments.results import Result, result_name, stored
-from detrame.models import Cost
+from detrame.models import Cost, create_model
 from detrame.training import Recipe, Scores
 from tests.training import tiny
 
@@ -21,20 +22,30 @@ def test_a_control_costs_what_the_q_metric_network_costs(field: str) -> None:
     relu, qmetric = groups[None]
     (control,) = groups[field]
     assert control == relu.replace(width=control.width)
-    assert getattr(network_cost(control), field) == pytest.approx(getattr(network_cost(qmetric), field), rel=0.01)
+    assert getattr(network_cost(control), field) == pytest.approx(getattr(network_cost(qmetric), field), rel=0.04)
     assert network_cost(qmetric).multiply_adds > 2.5 * network_cost(relu).multiply_adds  # T = 3 in every block
+
+
+def test_controls_keep_even_numbers_of_channels() -> None:
+    """As the units that multiply matrices need them: odd ones take half as long again."""
+    for model in controls.MODELS:
+        for field in Cost._fields:
+            (control,) = contenders(model)[field]
+            layers = create_model(model, activation="relu", width=control.width).modules()
+            channels = {layer.out_channels for layer in layers if isinstance(layer, nn.Conv2d)}
+            assert len(channels) > 2
+            assert all(count % 2 == 0 for count in channels), (model, control.width, channels)
 
 
 @pytest.mark.parametrize("target", [0, 300_000, 10**12])
 def test_the_width_is_the_nearest_of_all(target: int) -> None:
     recipe = default_recipe("resnet8", "cifar10", activation="relu")
     found = matched_width(recipe, "parameters", target)
-    near = [*WIDTHS[::250], *[width for width in (found - 0.02, found + 0.02) if WIDTHS[0] <= width <= WIDTHS[-1]]]
-
+    
     def distance(width: float) -> int:
         return abs(network_cost(recipe.replace(width=width)).parameters - target)
 
-    assert all(distance(found) <= distance(width) for width in near)
+    assert all(distance(found) <= distance(width) for width in WIDTHS)
 
 
 def test_rows_are_made_of_full_length_runs_of_exactly_the_recipe() -> None:

@@ -17,7 +17,9 @@ from detrame.training import Recipe
 DATASET = "cifar10"
 IMAGE = (3, 32, 32)
 MODELS = ("plainnet9", "resnet20")
-WIDTHS = [thousandths / 1000 for thousandths in range(1000, 4001)]
+# In eighths: other widths come to numbers of channels that the units for matrices cannot take as they are. On an H200 a
+# step of PlainNet 9 with 142 and 284 channels took 3.5 ms, one with 144 and 288 takes 2.1.
+WIDTHS = [eighths / 8 for eighths in range(8, 33)]
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def contenders(model: str, *, epochs: int | None = None) -> dict[str | None, lis
 
 
 def matched_width(recipe: Recipe, field: str, target: int) -> float:
-    """The width, in thousandths, at which the network's cost in `field` is nearest to the target."""
+    """The width, in eighths, at which the network's cost in `field` is nearest to the target."""
 
     def excess(width: float) -> int:
         count: int = getattr(network_cost(recipe.replace(width=width)), field)
