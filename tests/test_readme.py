@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from detrame import cli
-from detrame.experiments import default_recipe, timing
+from detrame.experiments import changes, default_recipe, timing
 from detrame.experiments.reproduce import Row, accuracy_rows, cells
 from detrame.experiments.reproduction.claims import CLAIMS
-from detrame.experiments.reproduction.evidence import Evidence
+from detrame.experiments.reproduction.evidence import Evidence, counting
 from detrame.experiments.reproduction.matches import matches
 from detrame.experiments.reproduction.verdicts import Count
 from detrame.experiments.results import stored
@@ -167,3 +167,12 @@ def test_the_step_times_are_those_of_the_stored_bench() -> None:
     )
     assert f"and {steps['qmetric']['plain_speedup']:.1f} times that of a captured CUDA graph" in text
     assert f"commit {steps['environment']['commit'][:7]}" in text
+
+
+def test_what_short_runs_of_changes_say() -> None:
+    found = changes.rows(stored(ROOT / "results", table=changes.TABLE), "wideresnet16_4", "cifar10")
+    assert len({row.change for row in found if row.n} - {changes.NONE}) == 6
+    assert "of six changes in short runs of WideResNet 16-4 none moved a network beyond chance" in " ".join(README.split())
+    scores = {(row.change, row.activation): row.mean or 0.0 for row in found}
+    moved = {key: score - scores[changes.NONE, key[1]] for key, score in scores.items()}
+    assert max(map(abs, moved.values())) < 2 * 2**0.5 * counting(92.0, changes.HELD_OUT)  # the difference of two scores

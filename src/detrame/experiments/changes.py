@@ -18,6 +18,7 @@ from detrame.training import Recipe
 TABLE = "changes"
 HELD_OUT, EPOCHS = 5000, 30
 NONE = "none"
+ON_HELD_OUT, ON_TEST = "held-out training images", "test images"
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _row(change: str, recipe: Recipe, found: Sequence[Result]) -> Row:
         activation=recipe.activation,
         iterations=recipe.iterations,
         change=change,
-        scored_on="held-out training images" if held_out else "test images",
+        scored_on=ON_HELD_OUT if held_out else ON_TEST,
         **Spread.fields([score for score in scores if score is not None]),
         epochs=recipe.epochs,
     )

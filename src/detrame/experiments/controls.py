@@ -27,7 +27,7 @@ class Control:
     """A network beside those it is compared with: its cost, and its accuracy in percent (None before it has run).
 
     `matched` is the field of :class:`~detrame.models.Cost` in which the network equals the Q-Metric one as nearly as
-    channels allow; None for the ReLU and the Q-Metric network themselves.
+    widths in eighths allow; None for the ReLU and the Q-Metric network themselves.
     """
 
     model: str

@@ -44,6 +44,7 @@ def page(evidence: Evidence) -> str:
         most_parameters=wording.most_parameters(evidence),
         controls=tables.controls(evidence),
         changes=tables.changes(evidence),
+        held_out_deviation=tables.held_out_deviation(evidence),
         behind=wording.behind(evidence),
         times=tables.times(evidence),
         training_times=wording.training_times(evidence),

@@ -1,11 +1,13 @@
 """The tables of the page: which rows stand in them, in which order. The template writes their figures out."""
 
+import statistics
 from typing import NamedTuple
 
 from detrame.experiments import paper, timing
+from detrame.experiments.changes import HELD_OUT, ON_HELD_OUT
 from detrame.experiments.changes import Row as Change
 from detrame.experiments.controls import Control
-from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Pair, model_name, models
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Pair, counting, model_name, models
 from detrame.experiments.reproduction.matches import Match, matches
 from detrame.experiments.reproduction.verdicts import Verdict, side
 
@@ -63,6 +65,12 @@ def changes(evidence: Evidence) -> dict[str, dict[tuple[str, int], dict[str, Cha
         title = f"{model_name(row.model)} on {DATASETS[row.dataset]}, scored on {row.scored_on}"
         tables.setdefault(title, {}).setdefault((row.change, row.epochs), {})[row.activation] = row
     return tables
+
+
+def held_out_deviation(evidence: Evidence) -> float | None:
+    """Points by which a score of the short runs is off by the number of images alone; None before there are any."""
+    scores = [row.mean for row in evidence.changes if row.scored_on == ON_HELD_OUT and row.mean is not None]
+    return counting(statistics.mean(scores), HELD_OUT) if scores else None
 
 
 class Times(NamedTuple):
