@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from detrame import operators
 from detrame.activations import QMetricReLU
 from detrame.dictionary import DictionaryConv2d, DictionaryLayer, DictionaryLinear
-from detrame.errors import check_count, check_type
+from detrame.errors import check_type
 from detrame.prox import dual_frame, extreme_eigenvalues, metric, recover, reparametrise, shift
 
 _WORTH = 2  # times as many iterations the paper's own form may take before the preconditioned form is preferred
@@ -49,8 +49,6 @@ def from_dictionary(model: nn.Module, *, iterations: int | None = None, toleranc
         The network, with an ``nn.Sequential`` of the two in the place of each dictionary layer.
     """
     check_type("model", model, nn.Module, "an nn.Module")
-    if iterations is not None:
-        check_count("iterations", iterations)
     if tolerance is not None and not 0 < tolerance < 1:
         raise ValueError(f"tolerance must be a number between 0 and 1, got {tolerance}")
     if isinstance(model, DictionaryLayer):
