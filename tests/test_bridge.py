@@ -200,6 +200,20 @@ def test_a_learned_layer_is_some_way_from_its_nearest_dictionary() -> None:
     assert beside.distance == pytest.approx((outside.sqrt() / taps.norm()).item(), rel=1e-6)
 
 
+def test_a_sparsity_for_each_channel_and_a_ridge_are_part_of_the_nearest_problem() -> None:
+    dictionary, x = torch.randn(9, 4, dtype=torch.float64), torch.randn(20, 9, dtype=torch.float64)
+    sparsity = 0.1 + torch.rand(4, dtype=torch.float64)
+    transform, activation = nn.Linear(9, 4, bias=False).double(), QMetricReLU(4, dim=0, dtype=torch.float64)
+    triple = prox.reparametrise(prox.metric(dictionary, 0.2), sparsity, ridge=0.5)
+    values = (prox.dual_frame(dictionary, 0.2), *triple)
+    for parameter, value in zip([transform.weight, *activation.parameters()], values, strict=True):
+        parameter.data.copy_(value)
+    found = detrame.nearest_dictionary(transform, activation)
+    assert found.distance < 1e-10
+    exact = prox.sparse_code(x, dictionary, sparsity, 0.2, ridge=0.5, tolerance=1e-12)
+    torch.testing.assert_close(found.layer(x), exact.code, atol=1e-9, rtol=1e-9)
+
+
 def test_the_factor_and_the_damping_are_the_best_of_those_not_below_0() -> None:
     draw = torch.Generator().manual_seed(0)
     grid = torch.linspace(0, 3, 301, dtype=torch.float64)

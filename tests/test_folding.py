@@ -150,22 +150,26 @@ class Tied(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("net", "shape"),
+    ("net", "shape", "stays"),
     [
-        (Tied(coupled(dim=0)), (9, 3)),
-        (Tied(nn.BatchNorm1d(6)), (9, 3)),
-        (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6, affine=False)), (9, 3)),
-        (nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6, affine=False)), (2, 3, 5, 5)),
-        (nn.Sequential(weight_norm(nn.Conv2d(3, 6, 3)), nn.BatchNorm2d(6)), (2, 3, 5, 5)),
-        (nn.Sequential(weight_norm(nn.Conv2d(3, 6, 3), "bias"), nn.BatchNorm2d(6)), (2, 3, 5, 5)),
+        (Tied(coupled(dim=0)), (9, 3), QMetricReLU),
+        (Tied(nn.BatchNorm1d(6)), (9, 3), nn.BatchNorm1d),
+        (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6, affine=False)), (9, 3), nn.Linear),
+        (nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6, affine=False)), (2, 3, 5, 5), nn.Conv2d),
+        (nn.Sequential(weight_norm(nn.Conv2d(3, 6, 3)), nn.BatchNorm2d(6)), (2, 3, 5, 5), nn.BatchNorm2d),
+        (nn.Sequential(weight_norm(nn.Conv2d(3, 6, 3), "bias"), nn.BatchNorm2d(6)), (2, 3, 5, 5), nn.BatchNorm2d),
     ],
     ids=["tied", "tied with a norm", "no affine", "no affine, convolution", "weight norm", "norm of the bias"],
 )
-def test_layers_of_others_that_fold_or_stay(net: nn.Module, shape: tuple[int, ...]) -> None:
+def test_layers_of_others_that_fold_or_stay(net: nn.Module, shape: tuple[int, ...], stays: type) -> None:
+    """What stays is the last of the layers that the folded network calls."""
     net, x = net.double(), torch.randn(shape, dtype=torch.float64)
     net.train()(x)  # for statistics
     net.eval()
-    torch.testing.assert_close(fold(net)(x), net(x), rtol=1e-10, atol=1e-10)
+    folded = fold(net)
+    torch.testing.assert_close(folded(x), net(x), rtol=1e-10, atol=1e-10)
+    *_, last = (node for node in folded.graph.nodes if node.op == "call_module")
+    assert type(folded.get_submodule(last.target)) is stays
 
 
 class Doubled(QMetricReLU):

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from detrame import operators
 from detrame.activations import QMetricReLU
 from detrame.dictionary import DictionaryConv2d, DictionaryLayer, DictionaryLinear
-from detrame.errors import check_count, check_type
-from detrame.prox import convergence, dual_frame, extreme_eigenvalues, metric, recover, reparametrise, shift
+from detrame.errors import check_type
+from detrame.prox import dual_frame, extreme_eigenvalues, metric, recover, reparametrise, shift
 
 _WORTH = 2  # times as many iterations the paper's own form may take before the preconditioned form is preferred
 _WORTH_A_WARNING, _TOO_MANY = 10_000, 10_000_000  # iterations
@@ -49,8 +49,6 @@ def from_dictionary(model: nn.Module, *, iterations: int | None = None, toleranc
         The network, with an ``nn.Sequential`` of the two in the place of each dictionary layer.
     """
     check_type("model", model, nn.Module, "an nn.Module")
-    if iterations is not None:
-        check_count("iterations", iterations)
     if tolerance is not None and not 0 < tolerance < 1:
         raise ValueError(f"tolerance must be a number between 0 and 1, got {tolerance}")
     if isinstance(model, DictionaryLayer):
@@ -125,15 +123,18 @@ def _activation(layer: DictionaryLayer, metric: Tensor, iterations: int | None, 
 
 
 def _fastest(metric: Tensor, tolerance: float) -> tuple[Tensor | None, float]:
-    """The theta of the iteration to take, None for the paper's, and its rate."""
+    r"""The theta of the iteration to take, None for the paper's, and its rate (:func:`detrame.prox.convergence`).
+
+    That is the largest :math:`|1 - e / \tau|` of the eigenvalues e of Q scaled to a diagonal of 1, for
+    :math:`\Theta = \tau\,\mathrm{diag}(Q)`; the paper's :math:`\tau` is 1.
+    """
     diagonal = metric.diagonal()
     scale = diagonal.rsqrt()
     low, high = extreme_eigenvalues(scale[:, None] * metric * scale)
-    theta = (low + high) / 2 * diagonal
-    own, tuned = convergence(metric), convergence(metric, theta=theta)
-    if own.holds and _iterations(own.rate, tolerance) <= _WORTH * _iterations(tuned.rate, tolerance):
-        return None, own.rate
-    return theta, tuned.rate
+    own, tuned = max(1 - low, high - 1), (high - low) / (high + low)
+    if _iterations(own, tolerance) <= _WORTH * _iterations(tuned, tolerance):
+        return None, own
+    return (low + high) / 2 * diagonal, tuned
 
 
 def _iterations(rate: float, tolerance: float) -> float:

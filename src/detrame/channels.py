@@ -31,13 +31,14 @@ _MOVES = frozenset(
 
 
 class Layer(NamedTuple):
-    """A convolution (with its kernel) or a linear layer (without), numbered in the order of execution."""
+    """A convolution (with its kernel) or a linear layer (without), numbered in the order of execution.
+
+    One that is called again is known by its source: its module, or a function's weight; None if it has neither.
+    """
 
     order: int
     kernel: tuple[int, ...]
-    source: (
-        object  # by which a layer that is called again is known: its module, or a function's weight; None if neither
-    )
+    source: object
 
 
 class Origin(NamedTuple):

@@ -234,7 +234,7 @@ def _exchange_modules(
 ) -> list[Unconverted]:
     """Exchange every nn.ReLU called in one place, but those `in_place`; return the called ReLUs that are left."""
     unconverted = []
-    exchanged = set[nn.Module]()
+    exchanged: dict[nn.Module, QMetricReLU] = {}
     for call in calls:
         if call.module in exchanged:
             continue
@@ -255,12 +255,12 @@ def _exchange_modules(
         elif isinstance(activation := _activation(call, iterations), str):
             reason = activation
         else:
-            for name, module in list(net.named_modules(remove_duplicate=False)):
-                if module is call.module:
-                    net.set_submodule(name, activation)
-            exchanged.add(call.module)
+            exchanged[call.module] = activation
             continue
         unconverted.append(Unconverted(call.path or "forward", reason))
+    for name, module in list(net.named_modules(remove_duplicate=False)):
+        if module in exchanged:
+            net.set_submodule(name, exchanged[module])
     return unconverted
 
 

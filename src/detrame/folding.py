@@ -63,9 +63,9 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
     net = copy.deepcopy(model).eval()
     folded = traced(net)
     for node in list(folded.graph.nodes):
-        before = _linear_before(folded, node)
         module = module_of(folded, node)
-        if before is None or module is None:
+        before = _linear_before(folded, node) if module else None
+        if before is None:
             continue
         linear = folded.get_submodule(str(before.target))
         assert isinstance(linear, Linear)
@@ -83,7 +83,7 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
 
 def _linear_before(net: fx.GraphModule, node: fx.Node) -> fx.Node | None:
     """The convolution or linear layer whose only use is as the input of `node`, itself used in one place only."""
-    if node.op != "call_module" or not node.args or not isinstance(node.args[0], fx.Node):
+    if not node.args or not isinstance(node.args[0], fx.Node):
         return None
     before = node.args[0]
     linear = module_of(net, before)

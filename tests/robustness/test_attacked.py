@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from detrame import inference
 from detrame.inference import predict
-from detrame.robustness import PER_IMAGE, Ball, Decisions, batched, gradient
+from detrame.robustness import PER_IMAGE, Ball, Decisions, batched, gradient, perturbed
+from detrame.robustness.attacked import attacked, check_images, check_logits
 from detrame.robustness.trust import checks
-from tests.robustness import Linear, pictures
+from tests.robustness import PIXELS, Linear, pictures
 
 BALL = Ball(0.05, "pixels")
 
@@ -56,6 +57,26 @@ SCORED: dict[str, Attack] = {
     "predict": lambda model, images, labels: predict(model, images, exact=True),
     "decisions": lambda model, images, labels: Decisions(model, images)(images),
 }
+
+
+def test_pixels_that_leave_their_range_are_clipped_and_those_at_its_ends_are_taken() -> None:
+    model, images = Linear(), pictures(3).round()
+    beyond = 0.3 * torch.randn(images.shape)
+    clipped = (images + beyond).clamp(0, 1)
+    assert torch.equal(perturbed(images, beyond), clipped)
+    with attacked(model, images.device) as network:
+        assert not any(parameter.requires_grad for parameter in model.parameters())
+        assert torch.equal(network(images + beyond), predict(model, clipped))
+    check_logits(model, check_images(images))
+
+
+@pytest.mark.parametrize("logits", [[2.0, 0.5], [1.5, -0.5]])
+def test_logits_that_could_be_no_probabilities_are_taken(logits: list[float]) -> None:
+    """They are not below 0, but do not sum to 1; or sum to 1, but are below 0."""
+    bias = nn.Linear(PIXELS, 2)
+    nn.init.zeros_(bias.weight)
+    bias.bias.data = torch.tensor(logits)
+    check_logits(nn.Sequential(nn.Flatten(), bias), pictures(3))
 
 
 @pytest.mark.parametrize("attack", MADE | SCORED)

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from detrame.robustness.deepfool import BEYOND, deepfool, nearest_classes
 from tests.robustness import CLASSES, PIXELS, Linear, pictures
@@ -22,6 +22,44 @@ def test_a_linear_network_is_fooled_in_one_step_of_known_length() -> None:
         ]
         assert perturbation.norm() == pytest.approx(1.02 * min(ways).item(), rel=1e-4)
         assert perturbation.shape == image.shape
+
+
+class Cubed(Linear):
+    """A network so curved that a step, which takes it to be straight, does not reach the boundary."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) ** 3
+
+
+@pytest.mark.parametrize("steps", [1, 3, 10])
+def test_a_curved_network_is_linearised_anew_at_every_step(steps: int) -> None:
+    network, images = Cubed().eval(), pictures(12)
+    found, fooled = deepfool(network, images, nearest_classes(network(images), CLASSES), overshoot=0.1, steps=steps)
+    ends = [published(network, image, overshoot=0.1, steps=steps) for image in images]
+    torch.testing.assert_close(found, torch.stack([perturbation for perturbation, _ in ends]))
+    assert fooled.tolist() == [done for _, done in ends]
+    assert fooled.all() == (steps == 10)
+
+
+def published(network: nn.Module, image: Tensor, *, overshoot: float, steps: int) -> tuple[Tensor, bool]:
+    """DeepFool for one image, as its docstring has it; whether the image is fooled in the end."""
+
+    def logits(perturbation: Tensor) -> Tensor:
+        return network((image + (1 + overshoot) * perturbation)[None])[0]
+
+    r = torch.zeros_like(image)
+    said = int(logits(r).argmax())
+    for _ in range(steps):
+        if logits(r).argmax() != said:
+            break
+        slopes = torch.autograd.functional.jacobian(logits, r) / (1 + overshoot)
+        here, ways = logits(r), []
+        for other in set(range(CLASSES)) - {said}:
+            w = slopes[other] - slopes[said]
+            gap = (here[other] - here[said]).abs() + BEYOND
+            ways.append((gap / w.norm(), gap / w.norm() ** 2 * w))
+        r = r + min(ways, key=lambda way: way[0])[1]
+    return (1 + overshoot) * r.detach(), bool(logits(r).argmax() != said)
 
 
 def test_few_candidates_find_no_shorter_way() -> None:

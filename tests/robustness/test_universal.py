@@ -18,7 +18,7 @@ def fooled(model: nn.Module, images: Tensor, perturbation: Tensor) -> float:
     return fooling_rate(predict(model, images), predict(model, perturbed(images, perturbation)))
 
 
-def literal(model: Linear, images: Tensor, radius: float, seed: int, passes: int) -> Tensor:
+def literal(model: Linear, images: Tensor, radius: float, seed: int, passes: int, overshoot: float) -> Tensor:
     """The published algorithm, image by image, with DeepFool in closed form: exact for a linear network."""
     weight, bias = model.layer.weight.detach(), model.layer.bias.detach()
     v = torch.zeros(images[0].numel())
@@ -35,15 +35,16 @@ def literal(model: Linear, images: Tensor, radius: float, seed: int, passes: int
                 slope = weight[other] - weight[said]
                 gap = logits[said] - logits[other] + BEYOND
                 ways.append((gap / slope.norm(), gap / slope.norm() ** 2 * slope))
-            v = (v + 1.02 * min(ways, key=lambda way: way[0])[1]).clamp(-radius, radius)
+            v = (v + (1 + overshoot) * min(ways, key=lambda way: way[0])[1]).clamp(-radius, radius)
     return v.reshape(images[0].shape)
 
 
 def test_the_sequential_form_is_the_published_algorithm() -> None:
     model, images = Linear(), pictures()
-    crafted = sequential(model, images, [Ball(0.1, "pixels")] * 2, [3, 4], passes=2, target=100.0)
+    options: dict[str, Any] = {"passes": 2, "overshoot": 0.2}
+    crafted = sequential(model, images, [Ball(0.1, "pixels")] * 2, [3, 4], target=100.0, **options)
     for seed, found in zip((3, 4), crafted.perturbations, strict=True):
-        assert torch.allclose(found, literal(model, images, 0.1, seed, passes=2), atol=1e-5)
+        assert torch.allclose(found, literal(model, images, 0.1, seed, **options), atol=1e-5)
     assert not torch.equal(*crafted.perturbations)
 
 
@@ -90,7 +91,8 @@ def test_the_gradient_form_is_the_strongest_and_the_batched_one_no_weaker_than_t
     assert rates[2] > rates[0]
 
 
-def test_it_stops_at_the_target_or_at_the_last_pass() -> None:
+@pytest.mark.parametrize(("form", "options"), [(batched, {"step_images": 20}), (sequential, {})])
+def test_it_stops_at_the_target_or_at_the_last_pass(form: Form, options: dict[str, int]) -> None:
     model, images = Linear(), pictures()
     steps: list[tuple[int, int]] = []
 
@@ -98,12 +100,13 @@ def test_it_stops_at_the_target_or_at_the_last_pass() -> None:
         steps.append((done, steps_at_most))
 
     balls = [Ball(0.4, "pixels"), Ball(0.001, "pixels")]
-    crafted = batched(model, images, balls, [0, 0], target=50.0, step_images=20, on_step=tell)
+    crafted = form(model, images, balls, [0, 0], target=50.0, on_step=tell, **options)
     reached, missed = crafted.fooling
     assert all(rate < 50 for rate in reached[:-1])
     assert reached[-1] >= 50
     assert len(reached) < len(missed) == 10
-    assert steps == [(done, 20) for done in range(1, 21)], "two a pass"
+    most = 10 * len(images) // options.get("step_images", 1)
+    assert steps == [(done, most) for done in range(1, most + 1)]
 
 
 def test_the_network_is_left_as_it_was() -> None:

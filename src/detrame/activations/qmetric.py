@@ -159,7 +159,8 @@ def project_(model: nn.Module) -> None:
     own = QMetricReLU.project_  # which a subclass may have replaced
     _project_together([module for module in q_metric_relus(model) if type(module).project_ is own])
     for module in model.modules():
-        if isinstance(module, Constrained) and type(module).project_ is not own:
+        # The class is asked first: a Protocol takes its time, and most modules of a network are not constrained.
+        if getattr(type(module), "project_", own) is not own and isinstance(module, Constrained):
             module.project_()
 
 

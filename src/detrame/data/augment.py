@@ -46,9 +46,8 @@ def epoch_plan(seed: int, epoch: int, count: int, *, crop_padding: int = 0, flip
 
 def pad(images: Tensor, padding: int, fill: Tensor) -> Tensor:
     """Put a border of `padding` pixels of the colour `fill`, uint8 ``(C,)``, around ``(N, C, H, W)`` images."""
-    count, channels, height, width = images.shape
-    shape = (count, channels, height + 2 * padding, width + 2 * padding)
-    padded = fill.to(images).reshape(1, -1, 1, 1).repeat(count, 1, *shape[2:])
+    count, _, height, width = images.shape
+    padded = fill.to(images).reshape(1, -1, 1, 1).repeat(count, 1, height + 2 * padding, width + 2 * padding)
     padded[:, :, padding : padding + height, padding : padding + width] = images
     return padded
 
@@ -61,8 +60,9 @@ def mirrored(images: Tensor, padding: int) -> Tensor:
 
 def _mirrored(size: int, padding: int) -> Tensor:
     """Which pixel of a line stands at each place of the bordered line; that at the edge is not repeated."""
-    places = torch.arange(-padding, size + padding).abs()
-    return size - 1 - (size - 1 - places).abs()
+    period = max(1, 2 * (size - 1))  # there and back
+    places = torch.arange(-padding, size + padding) % period
+    return torch.minimum(places, period - places)
 
 
 def augmented(padded: Tensor, plan: Plan, size: tuple[int, int]) -> Tensor:

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from detrame.data.dataset import Dataset, Split
 from detrame.data.proof import proven
-from detrame.errors import Failure
+from detrame.errors import Failure, why_not
 
 _SUFFIX = ".safetensors"
 
@@ -115,7 +115,7 @@ def _opened(name: str) -> Iterator[Any]:
             yield file
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
         hint = f"type `detrame data get {name}` again, with the --from it had"
-        raise Failure(f"{path(name)} is damaged ({error}): {hint}") from error
+        raise Failure(f"{path(name)} is damaged ({why_not(error)}): {hint}") from error
 
 
 def _label(file: Any) -> Label:

@@ -13,8 +13,8 @@ def noisy(
     noise_ratio: float,
     *,
     unit: str,
-    mean: tuple[float, ...] = (0.0,),
-    std: tuple[float, ...] = (1.0,),
+    mean: tuple[float, ...] | None = None,
+    std: tuple[float, ...] | None = None,
     seed: int = 0,
 ) -> Tensor:
     r"""Images with zero-mean Gaussian noise v, :math:`E|v|^2 = \rho |x|^2` for every image x by itself.
@@ -26,7 +26,7 @@ def noisy(
         images: ``(N, C, H, W)``, uint8 or float pixels.
         noise_ratio: rho, at least 0.
         unit: "pixels" or "normalised": which x.
-        mean, std: by channel, those of the network; used in normalised units only.
+        mean, std: by channel, those of the network; needed in normalised units, and used in no other.
         seed: draws the noise, on the device of the images.
     """
     if not 0 <= noise_ratio < float("inf"):
@@ -34,9 +34,12 @@ def noisy(
     if unit not in UNITS:
         raise unknown("unit of noise", unit, UNITS)
     pixels = check_images(images)
+    if unit == "pixels":
+        mean, std = (0.0,), (1.0,)
+    elif mean is None or std is None:
+        raise ValueError("noise in normalised units needs mean and std, by channel: what the network normalises by")
     shift, scale = (pixels.new_tensor(values).reshape(-1, 1, 1) for values in (mean, std))
-    seen, back = ((pixels - shift) / scale, scale) if unit == "normalised" else (pixels, torch.ones_like(scale))
-    energy = seen.square().mean(dim=(1, 2, 3), keepdim=True)
+    energy = ((pixels - shift) / scale).square().mean(dim=(1, 2, 3), keepdim=True)
     draw = torch.Generator(pixels.device).manual_seed(seed)
     normal = torch.randn(pixels.shape, generator=draw, device=pixels.device)
-    return pixels + back * (noise_ratio * energy).sqrt() * normal
+    return pixels + scale * (noise_ratio * energy).sqrt() * normal

