@@ -41,7 +41,7 @@ def test_controls_keep_even_numbers_of_channels() -> None:
 def test_the_width_is_the_nearest_of_all(target: int) -> None:
     recipe = default_recipe("resnet8", "cifar10", activation="relu")
     found = matched_width(recipe, "parameters", target)
-    
+
     def distance(width: float) -> int:
         return abs(network_cost(recipe.replace(width=width)).parameters - target)
 
