@@ -731,11 +731,12 @@ def test_a_page_without_results_says_so(nothing: Evidence, tmp_path: Path) -> No
 def test_a_page_of_all_results_shows_each(as_printed: Path, tmp_path: Path) -> None:
     html = build(as_printed)
     found = parsed(html, tmp_path)
-    assert "58 of the paper's 58 accuracies run again: 40 reproduced and 18 no spread to judge by." in found.text
+    assert "58 of the paper's 58 accuracies run again: 40 reproduced and 18 not judged." in found.text
     assert html.count('<th scope="rowgroup" rowspan="2" class="network">') == 29
     titles = [attributes["aria-label"] or "" for tag, attributes in found.attributes if tag == "svg"]
     assert sum(title.startswith("Test accuracy against epochs") for title in titles) == 29
     assert sum(title.startswith("Accuracy against parameters") for title in titles) == 6
+    assert "the paper's are over 5 runs, on SVHN of one." in found.text
     assert "Not run yet" not in found.text
     assert "a machine" in found.text
     assert "cifar10, rebuilt; cifar100, rebuilt; svhn, rebuilt" in found.text

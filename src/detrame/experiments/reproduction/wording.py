@@ -16,7 +16,7 @@ LOOKS = {
     "reproduced": ("s2", "✓"),
     "better": ("s0", "▲"),
     "not reproduced": ("s5", "✗"),
-    "no spread to judge by": ("s4", "◇"),
+    "not judged": ("s4", "◇"),
     "not run": ("s4", "○"),
     Verdict.HOLDS: ("s2", "✓"),
     Verdict.PARTLY: ("s3", "◐"),
