@@ -172,9 +172,8 @@ def test_the_step_times_are_those_of_the_stored_bench() -> None:
 def test_what_short_runs_of_changes_say() -> None:
     found = changes.rows(stored(ROOT / "results", table=changes.TABLE), "wideresnet16_4", "cifar10")
     assert len({row.change for row in found if row.n} - {changes.NONE}) == 6
-    assert "of six changes in short runs of WideResNet 16-4 none moved a network beyond chance" in " ".join(
-        README.split()
-    )
+    said = "of six changes in short runs of WideResNet 16-4 none moved a network beyond chance"
+    assert said in " ".join(README.split())
     scores = {(row.change, row.activation): row.mean or 0.0 for row in found}
     moved = {key: score - scores[changes.NONE, key[1]] for key, score in scores.items()}
     assert max(map(abs, moved.values())) < 2 * 2**0.5 * counting(92.0, changes.HELD_OUT)  # the difference of two scores

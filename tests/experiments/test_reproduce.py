@@ -96,7 +96,7 @@ def test_the_table_is_built_from_full_length_runs_by_the_paper_s_recipe() -> Non
         (91.0, None, 0.31, "better"),
         (91.0, 0.3, 0.31, "reproduced"),
         (89.6, None, 0.31, "not reproduced"),
-        (89.6, None, None, "no spread to judge by"),
+        (89.6, None, None, "not judged"),
         (None, None, 0.31, "not run"),
     ],
 )
@@ -165,6 +165,7 @@ def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
         ("scores", whole["scores"] | {"parameters": math.nan}, "parameters: nan"),
         ("scores", whole["scores"] | {"together": 0}, "together: 0"),
         ("test_accuracy", [50.0], "it has the accuracy after 1 epochs of 2"),
+        ("environment", whole["environment"] | {"data": {"source": None}}, "source: None"),
         ("timing", 5, "it has other fields"),
         ("timing", {"test_s_per_image": math.nan}, "test_s_per_image: nan"),
     ]

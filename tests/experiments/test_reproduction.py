@@ -72,7 +72,12 @@ def store(
     path = folder / table / f"{result_name(recipe)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     scores = {"last": last, "best": last, "best_epoch": 1, "validation": validation, "parameters": 1, "seconds": 1.0}
-    environment = {"hardware": "a machine", "torch": "2.0", "commit": None if recipe.seed else "0123456789"}
+    environment = {
+        "hardware": "a machine",
+        "torch": "2.0",
+        "commit": None if recipe.seed else "0123456789",
+        "data": {"source": f"{recipe.dataset}, rebuilt"},
+    }
     history = [last * (1 - 0.5 / (epoch + 1)) for epoch in range(recipe.epochs - 1)] + [last]
     document = {
         "recipe": dataclasses.asdict(recipe),
@@ -726,13 +731,15 @@ def test_a_page_without_results_says_so(nothing: Evidence, tmp_path: Path) -> No
 def test_a_page_of_all_results_shows_each(as_printed: Path, tmp_path: Path) -> None:
     html = build(as_printed)
     found = parsed(html, tmp_path)
-    assert "58 of the paper's 58 accuracies run again: 40 reproduced and 18 no spread to judge by." in found.text
+    assert "58 of the paper's 58 accuracies run again: 40 reproduced and 18 not judged." in found.text
     assert html.count('<th scope="rowgroup" rowspan="2" class="network">') == 29
     titles = [attributes["aria-label"] or "" for tag, attributes in found.attributes if tag == "svg"]
     assert sum(title.startswith("Test accuracy against epochs") for title in titles) == 29
     assert sum(title.startswith("Accuracy against parameters") for title in titles) == 6
+    assert "the paper's are over 5 runs, on SVHN of one." in found.text
     assert "Not run yet" not in found.text
     assert "a machine" in found.text
+    assert "cifar10, rebuilt; cifar100, rebuilt; svhn, rebuilt" in found.text
     assert "0123456" in found.text
 
 

@@ -56,21 +56,25 @@ def test_a_measured_network(tmp_path: Path) -> None:
     assert row(tmp_path, "plainnet3").step_ms is None
 
 
-def test_a_run_takes_as_long_as_its_steps(tmp_path: Path) -> None:
+def test_a_run_takes_as_long_as_its_steps_and_tests(tmp_path: Path) -> None:
     recipe = default_recipe("resnet8", "svhn", activation="relu")
     assert timing.by_steps(recipe, tmp_path) is None
     keep(tmp_path, measured())
     expected = timing.by_steps(recipe, tmp_path)
     assert expected is not None
-    assert (round(expected[0], 6), expected[1]) == (round(1e-3 * 573 * 160, 6), "H200")
+    tests = 1e-6 * 26_032 * 160
+    assert (round(expected[0], 6), expected[1]) == (round(1e-3 * 573 * 160 + tests, 6), "H200")
     assert timing.by_steps(recipe.replace(iterations=9), tmp_path) == expected
     twice = recipe.replace(activation="qmetric", iterations=2 * measured().qmetric.iterations)
     more = timing.by_steps(twice, tmp_path)
     assert more is not None
-    assert round(more[0], 6) == round(2.2e-3 * 573 * 160, 6)
+    assert round(more[0], 6) == round(2.2e-3 * 573 * 160 + tests, 6)
     fewer = timing.by_steps(recipe.replace(validation=5000), tmp_path)
     assert fewer is not None
-    assert round(fewer[0], 6) == round(1e-3 * 534 * 160, 6)
+    assert round(fewer[0], 6) == round(1e-3 * 534 * 160 + 1e-6 * 31_032 * 160, 6)
+    wider = timing.by_steps(recipe.replace(width=1.5), tmp_path)
+    assert wider is not None
+    assert 2.2 < wider[0] / expected[0] < 2.25, "as the multiply-adds, but for the first and the last layer's"
     for other in (
         {"width": 0.5},
         {"batch_size": 64},
@@ -93,7 +97,7 @@ def test_a_dry_run_tells_the_time_by_steps(
     assert lines[2] == "cifar10/resnet20-relu-200epochs-seed0: never run before"
     assert cli.run([*arguments, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert listed[0]["expected_seconds"] == pytest.approx(1e-3 * 391 * 200)
+    assert listed[0]["expected_seconds"] == pytest.approx(1e-3 * 391 * 200 + 1e-6 * 10_000 * 200)
     assert [run["hardware"] for run in listed] == ["H200", "H200", None, None]
 
 

@@ -97,6 +97,7 @@ def _read(path: Path) -> Result:
         timing = dict(document.get("timing", {}))
         check_figures(timing)
         check_environment(document["environment"], "hardware", "torch", "commit")
+        check_environment(document["environment"]["data"], "source")
         return Result(recipe, document["environment"], scores, document["test_accuracy"], timing)
 
 

@@ -1,7 +1,7 @@
 """The paper's time table: its figures on a V100, and ours by `detrame bench` and from whole runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +9,8 @@ from detrame.data.catalogue import entry
 from detrame.experiments import paper
 from detrame.experiments.bench import store
 from detrame.experiments.bench.setting import PAPER_BATCH
-from detrame.experiments.bench.steps import Steps
+from detrame.experiments.bench.steps import StepFigures, Steps
+from detrame.experiments.controls import network_cost
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, by_recipe, stored
 from detrame.experiments.spread import Spread
@@ -62,16 +63,20 @@ def rows(results: Path, models: Sequence[str] | None = None, *, hardware: str | 
 
 
 def by_steps(recipe: Recipe, results: Path) -> tuple[float, str] | None:
-    """Seconds that the steps of a run may take, and on which hardware they were measured; None if they were not.
+    """Seconds that a run's steps, and its tests after each epoch, may take, and on which hardware these were measured.
 
-    What the Q-Metric adds to a step is taken to grow with its iterations.
+    What the Q-Metric adds is taken to grow with its iterations, and what a wider network takes with its multiply-adds.
+    None if they were not measured, or of a narrower network, whose steps take longer than its multiply-adds say.
     """
     steps = _measured(results).get(recipe.model)
     published = paper.iterations(recipe.model, recipe.dataset) is not None  # all on images of one size
-    known = published and recipe.activation in paper.COMPARED and recipe.width == 1
+    known = published and recipe.activation in paper.COMPARED and recipe.width >= 1
     if steps is None or not known or recipe.batch_size != steps.batch:
         return None
-    return _training_time(steps, recipe), steps.environment["hardware"]
+    seconds = _training_time(steps, recipe) + _test_time(steps, recipe)
+    if recipe.width > 1:
+        seconds *= network_cost(recipe).multiply_adds / network_cost(recipe.replace(width=1.0)).multiply_adds
+    return seconds, steps.environment["hardware"]
 
 
 def _measured(results: Path, hardware: str | None = None) -> dict[str, Steps]:
@@ -129,9 +134,19 @@ def _training(steps: Steps, activation: str, runs: Sequence[Result]) -> tuple[fl
 
 
 def _training_time(steps: Steps, recipe: Recipe) -> float:
+    return _taken(steps, recipe, lambda figures: figures.step_ms) * _count(recipe) * recipe.epochs / 1e3
+
+
+def _test_time(steps: Steps, recipe: Recipe) -> float:
+    """Of the images that are scored after each epoch."""
+    images = entry(recipe.dataset).counts[1] + recipe.validation
+    return _taken(steps, recipe, lambda figures: figures.test_s_per_image) * images * recipe.epochs
+
+
+def _taken(steps: Steps, recipe: Recipe, time: Callable[[StepFigures], float]) -> float:
+    """A time of the recipe's network, by those of the two networks that were measured."""
     iterations = 0 if recipe.activation == "relu" else recipe.iterations / steps.qmetric.iterations
-    step_ms = steps.relu.step_ms + (steps.qmetric.step_ms - steps.relu.step_ms) * iterations
-    return step_ms * _count(recipe) * recipe.epochs / 1e3
+    return time(steps.relu) + (time(steps.qmetric) - time(steps.relu)) * iterations
 
 
 def _count(recipe: Recipe) -> int:

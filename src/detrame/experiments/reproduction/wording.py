@@ -16,7 +16,7 @@ LOOKS = {
     "reproduced": ("s2", "✓"),
     "better": ("s0", "▲"),
     "not reproduced": ("s5", "✗"),
-    "no spread to judge by": ("s4", "◇"),
+    "not judged": ("s4", "◇"),
     "not run": ("s4", "○"),
     Verdict.HOLDS: ("s2", "✓"),
     Verdict.PARTLY: ("s3", "◐"),
@@ -101,7 +101,7 @@ def facts(evidence: Evidence) -> list[tuple[str, str]]:
     return [
         ("Paper", "Deep Transform and Metric Learning Network (Tang, Chouzenoux, Pesquet, Krim)"),
         ("Runs", f"{len(runs)} of full length, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds)) or 'none'}"),
-        ("Data", _distinct([DATASETS[run.recipe.dataset] for run in runs])),
+        ("Data", "; ".join(dict.fromkeys(run.environment["data"]["source"] for run in runs)) or "none"),
         ("Hardware", _distinct([place["hardware"] for place in places])),
         ("PyTorch", _distinct([place["torch"] for place in places])),
         ("Commit", _distinct([short_commit(place["commit"]) for place in places])),
