@@ -34,6 +34,14 @@ def check_images(images: Tensor) -> Tensor:
     return as_pixels(images)
 
 
+def check_labels(labels: Tensor, images: Tensor) -> None:
+    """A ValueError if the labels are not one whole number ``(N,)`` for each of the images."""
+    if labels.shape != images.shape[:1] or labels.dtype != torch.int64:
+        raise ValueError(
+            f"labels must be int64, one for each of {len(images)} images, got {labels.dtype} {tuple(labels.shape)}"
+        )
+
+
 def check_logits(model: nn.Module, images: Tensor) -> None:
     """A ValueError if `model` outputs probabilities, whose gradients would hide how close the decision is."""
     outputs = predict(model, images[:SAMPLE], exact=True)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from detrame.errors import Failure, check_count
 from detrame.inference import in_passes, predict
 from detrame.modes import full_precision
-from detrame.robustness.attacked import Attacked, attacked, check_images, check_logits, perturbed
+from detrame.robustness.attacked import Attacked, attacked, check_images, check_labels, check_logits, perturbed
 from detrame.robustness.ball import Ball, project, stacked
 
 PGD_STEPS = 40
@@ -129,6 +129,7 @@ def _in_batches(model: nn.Module, images: Tensor, labels: Tensor, ball: Ball, se
     if ball.unit != "pixels":
         raise ValueError("attacks on each image take a radius in pixels: foolbox and AutoAttack know no other unit")
     pixels = check_images(images).contiguous()
+    check_labels(labels, pixels)
     check_logits(model, pixels)
     extents, norm = stacked([ball], pixels.device)
     found = []

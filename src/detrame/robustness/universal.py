@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from detrame.errors import check_count
-from detrame.inference import fooling_rate
+from detrame.inference import fooling_rate, in_passes
 from detrame.robustness.attacked import Attacked, attacked, check_images, check_logits, perturbed
 from detrame.robustness.ball import Ball, project, stacked, steepest
 from detrame.robustness.deepfool import deepfool, nearest_classes
@@ -199,7 +199,7 @@ def _craft(
     fooling: list[list[float]] = [[] for _ in balls]
     draws = [torch.Generator().manual_seed(seed) for seed in seeds]
     active = torch.arange(len(balls), device=pixels.device)
-    together = max(1, PAIRS[pixels.device.type] // check_count("step_images", step_images))
+    together = max(1, PAIRS["cuda" if pixels.is_cuda else "cpu"] // check_count("step_images", step_images))
     with attacked(model, pixels.device) as network:
         before = _logits(network, pixels)
         said = before.argmax(1)
@@ -224,4 +224,4 @@ def _craft(
 
 @torch.no_grad()
 def _logits(network: Attacked, images: Tensor) -> Tensor:
-    return torch.cat([network(batch) for batch in torch.split(images, PAIRS[images.device.type])])
+    return torch.cat([network(batch) for batch in in_passes(images)])
