@@ -233,6 +233,11 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["train", "plainnet3", "--dataset", "cifar10"], 1, "type `detrame data get cifar10`"),
     (["train", "plainnet3", "--activation", "qmetrik"], 2, "unknown activation 'qmetrik': did you mean 'qmetric'"),
     (["train", "plainnet3", "--iterations", "0"], 2, "iterations must be at least 1, got 0"),
+    (
+        ["train", "plainnet3", "--activation", "relu", "--iterations", "3"],
+        2,
+        "relu does not iterate: leave --iterations",
+    ),
     (["train", "plainnet3", "--epochs", "-3"], 2, "epochs must be at least 1, got -3"),
     (["train", "plainnet3", "--epochs", "many"], 2, "Invalid value for '--epochs'"),
     (

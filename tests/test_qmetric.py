@@ -265,6 +265,16 @@ def test_a_coupling_that_is_flattened_is_refused() -> None:
         detrame.project_(act)
 
 
+def test_an_optimizer_of_another_network_is_refused() -> None:
+    """As one made before the network was converted: it would go on training the copy that was converted from."""
+    trained = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    converted = detrame.convert(trained, torch.randn(2, 4))
+    with pytest.raises(ValueError, match=r"holds no parameter of the network.* after detrame.convert, which copies"):
+        detrame.project_after(optimizer, converted)
+    detrame.project_after(torch.optim.SGD(list(converted.parameters())[-1:], lr=0.1), converted)  # the rest is frozen
+
+
 def test_project_after_every_step_until_removed() -> None:
     act, z = module("conv2d")
     model = nn.Sequential(nn.Conv2d(3, 3, 1), act)

@@ -520,7 +520,7 @@ def test_damaged_runs_are_refused_with_the_file_s_name(finished: Run, tmp_path: 
         _ = load(damaged(finished, tmp_path / "1", "weights.safetensors", b"no weights")).model
     with pytest.raises(Failure, match=r"result.json cannot be read"):
         _ = load(damaged(finished, tmp_path / "2", "result.json", b"{")).scores
-    with pytest.raises(Failure, match="does not hold a JSON object"):
+    with pytest.raises(Failure, match=r"does not hold a JSON object: begin again by .*--recipe .*recipe.json"):
         load(damaged(finished, tmp_path / "3", "environment.json", b"[]"))
     with pytest.raises(Failure, match=r"recipe.json is not a recipe"):
         _ = load(damaged(finished, tmp_path / "4", "recipe.json", b"{}")).recipe

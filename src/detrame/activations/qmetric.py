@@ -180,9 +180,18 @@ def _project_together(modules: list[QMetricReLU]) -> None:
 
 
 def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
-    """Call :func:`project_` after every ``optimizer.step()``; the handle returned undoes it by ``.remove()``."""
+    """Call :func:`project_` after every ``optimizer.step()``; the handle returned undoes it by ``.remove()``.
+
+    A ValueError if the optimizer holds no parameter of the network, as one that was made before its conversion.
+    """
     check_type("optimizer", optimizer, Optimizer, "a torch.optim.Optimizer")
     check_type("model", model, nn.Module, "an nn.Module")
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    if held.isdisjoint(map(id, model.parameters())):
+        raise ValueError(
+            "the optimizer holds no parameter of the network, and would train another one: make it of this network's "
+            "parameters, after detrame.convert, which copies"
+        )
 
     def project(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         project_(model)

@@ -96,6 +96,8 @@ def train(
     if seeds is not None and "seed" in _parsed(changes):
         raise ValueError("the seed is given twice: by --seeds, and by --set")
     start = _recipe(recipe, changes, model=model, **options)
+    if iterations is not None and not start.iterates:
+        raise ValueError(f"{start.activation} does not iterate: leave --iterations out")
     recipes = plans.seeded(start, numbers("--seeds", seeds)) if seeds is not None else [start]
     if print_recipe:
         print(recipes[0].to_json(), end="")

@@ -75,6 +75,11 @@ class Recipe:
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
 
+    @property
+    def iterates(self) -> bool:
+        """Whether `iterations` means anything to the activation."""
+        return self.activation not in ("relu", "dictionary")
+
     def lr_at(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
         return self.lr * self.lr_factor ** sum(epoch >= milestone for milestone in self.lr_milestones)

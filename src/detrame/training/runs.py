@@ -90,7 +90,8 @@ class Run:
     @cached_property
     def environment(self) -> dict[str, Any]:
         """Versions, hardware, commit and data of the run."""
-        return _read_json(self.path / "environment.json", "train the run again")
+        recipe = quote(str(self.path / "recipe.json"))
+        return _read_json(self.path / "environment.json", f"begin again by `detrame train --recipe {recipe}`")
 
     @cached_property
     def history(self) -> list[Epoch]:
@@ -199,7 +200,7 @@ def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
         path.mkdir(parents=True, exist_ok=True)
         with locked(path):  # against another process that finds it empty too
             if {file.name for file in path.iterdir()} - {".lock", "environment.json"}:  # which is all if half made
-                hint = f"choose another --out, or continue it with {resuming(path)}"
+                hint = f"choose another --out, or continue it with {resuming(path)}, in Python detrame.resume"
                 raise Failure(f"{path} is not empty: {hint}")
             write_text(path / "environment.json", json.dumps(environment, indent=2) + "\n")
             write_text(path / "recipe.json", recipe.to_json())

@@ -57,7 +57,7 @@ class Group:
     @property
     def iterated(self) -> bool:
         """Whether the activation iterates, so that its number of iterations means something."""
-        return _iterates(self.recipe)
+        return self.recipe.iterates
 
     @property
     def seeds(self) -> list[tuple[int, int]]:
@@ -151,9 +151,7 @@ def _check(run: Run) -> None:
     _ = run.scores  # for its complaint
     if len(run.history) != run.recipe.epochs:
         where = run.path / "metrics.jsonl"
-        raise Failure(
-            f"{where} holds {len(run.history)} of {run.recipe.epochs} epochs: it is damaged, train the run again"
-        )
+        raise Failure(f"{where} holds {len(run.history)} of {run.recipe.epochs} epochs, it is damaged: {run.again}")
 
 
 def _seeds(run: Run) -> tuple[int, int]:
@@ -162,11 +160,7 @@ def _seeds(run: Run) -> tuple[int, int]:
 
 def _shared(recipe: Recipe) -> Recipe:
     shared = recipe.seedless()
-    return shared if _iterates(recipe) else shared.replace(iterations=1)
-
-
-def _iterates(recipe: Recipe) -> bool:
-    return recipe.activation not in ("relu", "dictionary")
+    return shared if recipe.iterates else shared.replace(iterations=1)
 
 
 def _differing(recipes: Sequence[Recipe]) -> list[str]:
