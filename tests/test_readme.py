@@ -112,7 +112,7 @@ def test_what_q_metric_costs_is_what_the_readme_says() -> None:
     size, step, test = (f"{min(ratios):.1f} to {max(ratios):.1f}" for ratios in (sizes, steps, tests))
     text = " ".join(README.split())
     assert f"{size} times the parameters, and on an H200 training steps {step} and tests {test} times as long" in text
-    above, chance, below = Count.of(match.difference for match in matches(evidence, "cifar10") if not match.beyond)
+    above, chance, below = Count.of(match.difference for match in matches(evidence, "cifar10") if not match.uncounted)
     assert f"beyond chance in {above} of {above + chance + below} comparisons, below in {below}" in text
 
 

@@ -349,18 +349,35 @@ def test_against_ddl(tmp_path: Path) -> None:
 
 def test_accuracy_at_the_same_parameters_is_read_from_the_relu_curve(tmp_path: Path) -> None:
     store_cell(tmp_path, "plainnet3", "cifar10", 50.0, 80.0)
-    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 93.0)
+    store_cell(tmp_path, "plainnet6", "cifar10", 90.0, 93.0)
     evidence = Evidence.read(tmp_path)
     match, beyond = against_curve(evidence, "cifar10", lambda row: ours(row) if row.n else None)
     low, at, high = (
         math.log(evidence.parameters[model, "cifar10", activation])
-        for model, activation in (("plainnet3", "relu"), ("plainnet3", "qmetric"), ("plainnet9", "relu"))
+        for model, activation in (("plainnet3", "relu"), ("plainnet3", "qmetric"), ("plainnet6", "relu"))
     )
     part = (at - low) / (high - low)
-    assert (match.network, match.qmetric.mean, match.beyond) == ("PlainNet 3", 80.0, False)
-    assert match.relu == pytest.approx((50 + 40 * part, math.hypot(4.94 * (1 - part), 0.31 * part)))
-    assert (beyond.network, beyond.beyond) == ("PlainNet 9", True)
-    assert beyond.difference == pytest.approx((3.0, math.hypot(0.46, 0.31)))
+    assert (match.network, match.qmetric.mean, match.uncounted) == ("PlainNet 3", 80.0, None)
+    assert match.relu == pytest.approx((50 + 40 * part, math.hypot(4.94 * (1 - part), 0.36 * part)))
+    assert (beyond.network, beyond.uncounted) == ("PlainNet 6", "beyond the curve")
+    assert beyond.difference == pytest.approx((3.0, math.hypot(0.32, 0.36)))
+
+
+def test_a_line_across_a_network_that_has_not_run_does_not_count(tmp_path: Path) -> None:
+    """It may lie far below the curve: PlainNet 6 is between 3 and 9."""
+    store_cell(tmp_path, "plainnet3", "cifar10", 20.0, 80.0)
+    store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 93.0)
+    across, _ = against_curve(Evidence.read(tmp_path), "cifar10", lambda row: ours(row) if row.n else None)
+    assert (across.network, across.uncounted) == ("PlainNet 3", "across a gap")
+    assert 20 < across.relu.mean < 90
+    assert "CIFAR-10" not in findings(tmp_path, "same_parameters_better"), "nothing counts"
+    store_cell(tmp_path, "resnet8", "cifar10", 87.0, 89.0)
+    store_cell(tmp_path, "resnet20", "cifar10", 92.0, 92.0)
+    found = findings(tmp_path, "same_parameters_better")["CIFAR-10"].found
+    assert "; across gaps in it, and not counted, above in 1 of 1" in found.ours
+    assert any(
+        line.startswith("CIFAR-10 PlainNet 3 80.00") and "across a gap" in line for line in lines(build(tmp_path))
+    )
 
 
 def test_a_network_of_fewer_parameters_than_any_on_the_curve_is_beyond_its_lower_end(tmp_path: Path) -> None:
@@ -368,7 +385,7 @@ def test_a_network_of_fewer_parameters_than_any_on_the_curve_is_beyond_its_lower
         store(tmp_path, default_recipe(model, "cifar10", activation="relu"), relu)
     store(tmp_path, default_recipe("plainnet3", "cifar10"), 88.0)
     (match,) = against_curve(Evidence.read(tmp_path), "cifar10", lambda row: ours(row) if row.n else None)
-    assert (match.relu.mean, match.beyond) == (86.0, True)
+    assert (match.relu.mean, match.uncounted) == (86.0, "beyond the curve")
 
 
 def at_the_same_parameters(folder: Path, differences: dict[str, float]) -> Found:

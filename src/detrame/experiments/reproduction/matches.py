@@ -11,17 +11,21 @@ from detrame.experiments.paper import COMPARED
 from detrame.experiments.reproduce import Row
 from detrame.experiments.reproduction.evidence import RESIDUAL, Evidence, Gain, model_name, models, ours, weighted
 
+BEYOND, ACROSS = "beyond the curve", "across a gap"
+
 
 class Match(NamedTuple):
     """The accuracy of a Q-Metric network, and that of ReLU networks with as many parameters.
 
-    `beyond` their curve, it is that of the end that is nearer, with fewer parameters or with more.
+    `uncounted` says where there is nothing to compare with. BEYOND their curve, `relu` is that of the nearer end, with
+    fewer parameters or with more. ACROSS a gap, where a network between its neighbours has not run, it is on the line
+    between them, which is the further below the curve the further they are apart.
     """
 
     network: str
     qmetric: Gain
     relu: Gain
-    beyond: bool = False
+    uncounted: str | None = None
 
     @property
     def difference(self) -> Gain:
@@ -38,24 +42,26 @@ def against_curve(evidence: Evidence, dataset: str, accuracy: Callable[[Row], Ga
         names = models(*families, dataset=dataset)
         relu, qmetric = (
             [
-                (math.log(evidence.parameters[name, dataset, activation]), value, name)
-                for name in names
-                if (value := accuracy(evidence.rows[name, dataset, activation])) is not None
+                (math.log(evidence.parameters[key]), accuracy(evidence.rows[key]), key[0])
+                for key in ((name, dataset, activation) for name in names)
             ]
             for activation in COMPARED
         )
-        curve = sorted((at, value) for at, value, _ in relu)
-        for at, value, name in qmetric if curve else []:
-            yield Match(model_name(name), value, *_read(curve, at))
+        curve = sorted((at, value) for at, value, _ in relu if value is not None)
+        gaps = [at for at, value, _ in relu if value is None]
+        for at, value, name in qmetric:
+            if curve and value is not None:
+                yield Match(model_name(name), value, *_read(curve, gaps, at))
 
 
-def _read(curve: Sequence[tuple[float, Gain]], at: float) -> tuple[Gain, bool]:
-    """A curve that is straight between its points, at some place; beyond it, its nearer end, and that this is so."""
+def _read(curve: Sequence[tuple[float, Gain]], gaps: Sequence[float], at: float) -> tuple[Gain, str | None]:
+    """A curve that is straight between its points, at some place, and why it does not count there, if so."""
     for (left, low), (right, high) in pairwise(curve):
         if left <= at <= right:
             part = (at - left) / (right - left)
-            return weighted((1 - part, low), (part, high)), False
-    return curve[0 if at < curve[0][0] else -1][1], True
+            across = any(left < gap < right for gap in gaps)
+            return weighted((1 - part, low), (part, high)), ACROSS if across else None
+    return curve[0 if at < curve[0][0] else -1][1], BEYOND
 
 
 def controls(evidence: Evidence, dataset: str) -> list[Control]:

@@ -41,7 +41,7 @@ def _accuracies(evidence: Evidence, dataset: str) -> Accuracies:
 def comparisons(evidence: Evidence) -> list[tuple[str, Match, str]]:
     """All networks that can be compared at the same number of parameters: data set, networks, what they count as."""
     return [
-        (name, match, "beyond the curve" if match.beyond else SIDES[side(match.difference)])
+        (name, match, match.uncounted or SIDES[side(match.difference)])
         for dataset, name in DATASETS.items()
         for match in matches(evidence, dataset)
     ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from detrame.experiments import paper
 from detrame.experiments.reproduction.evidence import ENOUGH_SEEDS, FAMILIES, Evidence, models, published
 from detrame.experiments.reproduction.judges.judging import Printed
-from detrame.experiments.reproduction.matches import Match, against_curve, controls, matches
+from detrame.experiments.reproduction.matches import ACROSS, BEYOND, Match, against_curve, controls, matches
 from detrame.experiments.reproduction.verdicts import Count, Found, Verdict
 
 ALMOST_TWICE = 1.5
@@ -14,23 +14,25 @@ ABOUT_TWICE = (1.5, 2.5)
 
 
 def same_parameters(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
-    """Is Q-Metric above ReLU wherever the two can be compared? Beyond the ReLU curve they cannot, and do not count."""
+    """Is Q-Metric above ReLU wherever they can be compared? Beyond the ReLU curve and across its gaps they cannot."""
     found = matches(evidence, dataset)
-    if all(match.beyond for match in found):
+    if all(match.uncounted for match in found):
         return None
-    here, past = (_count(found, beyond) for beyond in (False, True))
-    table = _count(list(against_curve(evidence, dataset, published)), False)
+    here, past, across = (_count(found, uncounted) for uncounted in (None, BEYOND, ACROSS))
+    table = _count(list(against_curve(evidence, dataset, published)), None)
     text = f"above in {here.text('comparisons')}"
     if any(past):
         text += f"; beyond the ReLU curve, and not counted, above its end in {past.text()}"
+    if any(across):
+        text += f"; across gaps in it, and not counted, above in {across.text()}"
     text += f"; in the paper's own table above in {table.text()}"
     names = models(dataset=dataset)
     few = evidence.few(names, dataset) or any(one.n < ENOUGH_SEEDS for one in controls(evidence, dataset))
     return Found(text, here.verdict, few)
 
 
-def _count(found: Sequence[Match], beyond: bool) -> Count:
-    return Count.of(match.difference for match in found if match.beyond == beyond)
+def _count(found: Sequence[Match], uncounted: str | None) -> Count:
+    return Count.of(match.difference for match in found if match.uncounted == uncounted)
 
 
 def times(phase: str) -> Callable[[Printed], dict[str, str]]:
