@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -106,6 +108,27 @@ def test_the_verdict_on_a_convolution_with_a_small_margin() -> None:
 
 def test_eigenvalues_of_the_identity() -> None:
     assert prox.extreme_eigenvalues(torch.tensor([[[0.0, 3.0, 0.0]]]), (10,)) == pytest.approx((3, 3))
+
+
+@pytest.mark.parametrize(
+    ("weight", "complaint"),
+    [
+        (torch.tensor([[1.0, 2.0], [0.0, 1.0]]), "weight must be symmetric, but differs from its transpose by up to 2"),
+        (torch.tensor([[[0.1, 1.0, 0.2]]]), "weight must be symmetric"),
+        (torch.full((2, 2), torch.nan), "weight must be finite"),
+        (torch.tensor([[1.0, torch.inf], [0.0, 1.0]]), "weight must be finite"),
+        (torch.ones(3), "weight must have shape"),
+    ],
+)
+def test_eigenvalues_are_those_of_symmetric_weights_alone(weight: torch.Tensor, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        prox.extreme_eigenvalues(weight, (5,) * (weight.ndim - 2))
+
+
+@pytest.mark.parametrize("size", [(), (5, 5), (0,), 5])
+def test_a_size_has_one_entry_for_each_axis_of_the_kernel(size: Any) -> None:
+    with pytest.raises(ValueError, match=r"weight of shape \(1, 1, 3\) needs a size of 1 axes, got "):
+        prox.extreme_eigenvalues(torch.ones(1, 1, 3), size)
 
 
 @pytest.mark.parametrize("theta", [torch.ones(3), torch.tensor([1.0, 0.0]), torch.tensor([1.0, torch.nan])])

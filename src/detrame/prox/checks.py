@@ -1,11 +1,12 @@
 """What must hold before a theorem applies, and the message when it does not."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from detrame import operators
 from detrame.errors import check_type
-from detrame.prox.spectrum import check_size, diagonally_dominant, extreme_eigenvalues
 
 
 def check_floating(name: str, tensor: Tensor) -> None:
@@ -23,19 +24,19 @@ def check_one_dtype(name: str, tensor: Tensor, other_name: str, other: Tensor) -
         raise TypeError(f"the {name} is {tensor.dtype} and the {other_name} {other.dtype}: convert one of them")
 
 
-def check_metric(metric: Tensor, size: tuple[int, ...] = ()) -> None:
-    """Raise unless `metric` is finite, symmetric and positive definite (a convolution: at the given size)."""
-    check_floating("metric", metric)
-    operators.check_weight(metric, "metric")
-    check_size(metric, size)
-    asymmetry = (metric - operators.transpose(metric)).abs().amax().item()
-    if asymmetry > torch.finfo(metric.dtype).eps ** 0.75 * metric.abs().amax().item():
-        raise ValueError(f"the metric must be symmetric, but differs from its transpose by up to {asymmetry:.3g}")
-    if diagonally_dominant(metric):  # a proof that costs nothing
-        return
-    smallest, _ = extreme_eigenvalues(metric, size)
-    if not smallest > 0:
-        raise ValueError(f"the metric must be positive definite, but its smallest eigenvalue is {smallest:.3g}")
+def check_size(weight: Tensor, size: tuple[int, ...]) -> None:
+    """Raise a ValueError unless `size` has one entry for each axis of a convolution's kernel."""
+    if not isinstance(size, Sequence) or len(size) != weight.ndim - 2 or any(length < 1 for length in size):
+        raise ValueError(f"a weight of shape {tuple(weight.shape)} needs a size of {weight.ndim - 2} axes, got {size}")
+
+
+def check_symmetric(name: str, weight: Tensor) -> None:
+    """Raise unless `weight` is the finite weight of a symmetric operator, up to the rounding of its precision."""
+    check_floating(name, weight)
+    operators.check_weight(weight, name)
+    asymmetry = (weight - operators.transpose(weight)).abs().amax().item()
+    if asymmetry > torch.finfo(weight.dtype).eps ** 0.75 * weight.abs().amax().item():
+        raise ValueError(f"the {name} must be symmetric, but differs from its transpose by up to {asymmetry:.3g}")
 
 
 def channel_values(name: str, value: float | Tensor, metric: Tensor, *, above_zero: bool = False) -> Tensor:

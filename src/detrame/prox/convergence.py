@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from detrame import operators
-from detrame.prox.checks import channel_values, check_metric
-from detrame.prox.spectrum import extreme_eigenvalues, is_small
+from detrame.prox.checks import channel_values
+from detrame.prox.spectrum import check_metric, ends, is_small
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def convergence(
     beta = channel_values("ridge", ridge, metric)
     weight = operators.diagonal(metric).flatten() if theta is None else theta
     theta = channel_values("theta", weight, metric, above_zero=True)
-    margin, _ = extreme_eigenvalues(operators.add_diagonal(-metric, 2 * theta + beta), size)
+    margin, _ = ends(operators.add_diagonal(-metric, 2 * theta + beta), size)
     # The same question in the norm of the iteration: eigenvalues of M^-1/2 (Q + beta I) M^-1/2, M = Theta + beta I.
     scale = (theta + beta).rsqrt()
-    low, high = extreme_eigenvalues(operators.scale(operators.add_diagonal(metric, beta), scale, scale), size)
+    low, high = ends(operators.scale(operators.add_diagonal(metric, beta), scale, scale), size)
     return Convergence(margin=margin, rate=max(abs(1 - low), abs(1 - high)), exact=is_small(metric, size))

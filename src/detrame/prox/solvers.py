@@ -16,7 +16,8 @@ from torch import Tensor
 
 from detrame import operators
 from detrame.errors import check_count, check_tolerance, unknown
-from detrame.prox.checks import channel_values, check_floating, check_metric, check_one_dtype
+from detrame.prox.checks import channel_values, check_floating, check_one_dtype
+from detrame.prox.spectrum import check_metric
 from detrame.prox.theorems import metric as dictionary_metric
 from detrame.prox.theorems import preconditioner, reparametrise
 

@@ -1,13 +1,12 @@
-"""Eigenvalues of structured symmetric operators."""
+"""Eigenvalues of structured symmetric operators, and what makes one a metric."""
 
-from collections.abc import Sequence
 from math import prod
 
 import torch
 from torch import Tensor
 
 from detrame import operators
-from detrame.errors import check_type
+from detrame.prox.checks import check_size, check_symmetric
 
 _DENSE = 2048  # a convolution on so many values is made a matrix; a larger one is only applied
 _LANCZOS_STEPS = 200
@@ -21,7 +20,13 @@ def extreme_eigenvalues(weight: Tensor, size: tuple[int, ...] = ()) -> tuple[flo
     Exact for a dense or block-diagonal weight, and for a convolution on up to 2048 values. For a convolution on more
     they are Ritz values of the Lanczos process: never outside the spectrum, and close to its ends.
     """
+    check_symmetric("weight", weight)
     check_size(weight, size)
+    return ends(weight, size)
+
+
+def ends(weight: Tensor, size: tuple[int, ...]) -> tuple[float, float]:
+    """The same of a weight that is known to be symmetric, up to rounding."""
     weight = weight.detach().double()
     if not is_small(weight, size):
         return _lanczos(weight, size)
@@ -64,9 +69,12 @@ def diagonally_dominant(weight: Tensor) -> bool:
     return bool((2 * operators.diagonal(weight).flatten() > rows).all())
 
 
-def check_size(weight: Tensor, size: tuple[int, ...]) -> None:
-    """Raise a ValueError unless `size` has one entry for each axis of a convolution's kernel."""
-    check_type("the weight", weight, Tensor, "a tensor")
-    operators.check_weight(weight, "weight")
-    if not isinstance(size, Sequence) or len(size) != weight.ndim - 2 or any(length < 1 for length in size):
-        raise ValueError(f"a weight of shape {tuple(weight.shape)} needs a size of {weight.ndim - 2} axes, got {size}")
+def check_metric(metric: Tensor, size: tuple[int, ...] = ()) -> None:
+    """Raise unless `metric` is finite, symmetric and positive definite (a convolution: at the given size)."""
+    check_symmetric("metric", metric)
+    check_size(metric, size)
+    if diagonally_dominant(metric):  # a proof that costs nothing
+        return
+    smallest, _ = ends(metric, size)
+    if not smallest > 0:
+        raise ValueError(f"the metric must be positive definite, but its smallest eigenvalue is {smallest:.3g}")

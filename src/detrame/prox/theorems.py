@@ -8,8 +8,8 @@ from torch import Tensor
 
 from detrame import operators
 from detrame.errors import check_number
-from detrame.prox.checks import channel_values, check_floating, check_metric, check_one_dtype
-from detrame.prox.spectrum import check_size, extreme_eigenvalues
+from detrame.prox.checks import channel_values, check_floating, check_one_dtype, check_size
+from detrame.prox.spectrum import check_metric, extreme_eigenvalues
 
 
 def metric(dictionary: Tensor, damping: float) -> Tensor:
