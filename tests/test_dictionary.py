@@ -101,9 +101,24 @@ def test_equal_atoms_have_no_unique_code_but_an_optimal_one_and_a_finite_gradien
     assert layer.dictionary.grad.abs().max() < 1e3
 
 
+def test_the_derivative_is_symmetric_and_of_least_norm_where_atoms_are_equal() -> None:
+    x, dictionary = coding_problem(50, 8, 6)
+    doubled = torch.cat([dictionary, dictionary], 1)
+    hessian, target = (doubled.T @ doubled).requires_grad_(), (x @ doubled - 0.05).requires_grad_()
+    code = nonnegative_minimiser(hessian, target)
+    weights = torch.randn_like(code)
+    for_hessian, for_target = torch.autograd.grad((code * weights).sum(), [hessian, target])
+    torch.testing.assert_close(for_hessian, for_hessian.T, atol=0, rtol=0)
+    for active, weight, found in zip(code > 0, weights, for_target, strict=True):
+        inverse = torch.linalg.pinv(hessian.detach()[active][:, active], rtol=1e-9, hermitian=True)
+        assert not found[~active].any()
+        torch.testing.assert_close(found[active], inverse @ weight[active], atol=1e-5, rtol=0)
+
+
 def test_zero_codes_full_codes_zero_atoms_and_empty_batches() -> None:
     x, dictionary = coding_problem(10, 8, 5)
     assert not linear_layer(dictionary, sparsity=10.0)(x).any()
+    assert not linear_layer(dictionary, sparsity=0.0)(0 * x).any()
     orthogonal = torch.eye(5, dtype=torch.float64)
     full = linear_layer(orthogonal, sparsity=0.1, damping=1.0)(torch.ones(3, 5, dtype=torch.float64))
     torch.testing.assert_close(full, torch.full_like(full, 0.45))
@@ -460,6 +475,9 @@ def test_what_is_no_tensor_no_number_or_too_small_is_named() -> None:
         DictionaryConv2d(1, 4, 3, sparsity=np.ones(2))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"damping must be a number, got tensor\(\[1., 1.\]\)"):
         DictionaryConv2d(1, 4, 3, damping=torch.ones(2))  # type: ignore[arg-type]
+    for dtype in (torch.complex64, torch.int64):
+        with pytest.raises(TypeError, match=f"dtype must be a real floating-point type, got {dtype}"):
+            DictionaryLinear(3, 4, dtype=dtype)
     with pytest.raises(TypeError, match=r"kernel_size must be an int, got array\(\[3, 3\]\)"):
         DictionaryConv2d(1, 4, np.array([3, 3]))  # type: ignore[arg-type]
 

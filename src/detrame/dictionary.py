@@ -48,6 +48,8 @@ class DictionaryLayer(nn.Module):
         learned: Collection[str],
     ) -> None:
         super().__init__()
+        if not dictionary.is_floating_point():
+            raise TypeError(f"dtype must be a real floating-point type, got {dictionary.dtype}")
         learned = (learned,) if isinstance(learned, str) else learned
         _check_problem(dictionary.numel() // atoms, atoms, sparsity, damping, learned)
         self.dictionary = nn.Parameter(dictionary)
