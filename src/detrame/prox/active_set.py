@@ -91,7 +91,7 @@ class _Minimiser(torch.autograd.Function):
         dual = _Minimiser.apply(hessian, gradient, ctx.problem, support)  # type: ignore[no-untyped-call]
         with torch.autocast(code.device.type, enabled=False):
             outer = dual.reshape(codes.shape).mT @ codes
-        return -(outer + outer.mT).to(hessian.dtype) / 2, dual, None, None
+        return -(outer + outer.mT) / 2, dual, None, None
 
 
 def _minimised(problem: "Problem", target: Tensor) -> Tensor:

@@ -72,7 +72,7 @@ def _coordinate_descent(problem: _Problem) -> Iterator[tuple[Tensor, float]]:
             others = (u * row).sum(-1) - u[..., i] * row[:, i]
             u[..., i] = ((target[..., i] - others) / row[:, i]).relu()
         code = u.flatten(-2)
-        yield code.clone(), problem.residual(code, problem.gradient(code))
+        yield code, problem.residual(code, problem.gradient(code))
 
 
 def _forward_backward(problem: _Problem) -> Iterator[tuple[Tensor, float]]:
