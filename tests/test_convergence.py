@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given
@@ -123,12 +121,6 @@ def test_eigenvalues_of_the_identity() -> None:
 def test_eigenvalues_are_those_of_symmetric_weights_alone(weight: torch.Tensor, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         prox.extreme_eigenvalues(weight, (5,) * (weight.ndim - 2))
-
-
-@pytest.mark.parametrize("size", [(), (5, 5), (0,), 5])
-def test_a_size_has_one_entry_for_each_axis_of_the_kernel(size: Any) -> None:
-    with pytest.raises(ValueError, match=r"weight of shape \(1, 1, 3\) needs a size of 1 axes, got "):
-        prox.extreme_eigenvalues(torch.ones(1, 1, 3), size)
 
 
 @pytest.mark.parametrize("theta", [torch.ones(3), torch.tensor([1.0, 0.0]), torch.tensor([1.0, torch.nan])])

@@ -55,15 +55,17 @@ def test_the_limit_is_the_exact_prox_where_the_iteration_converges() -> None:
     assert (u - exact).abs().max() <= 1e-10 * exact.max()
 
 
-def test_tolerance_stops_early_and_residuals_tell_when() -> None:
-    arguments = problem("conv2d")
+@pytest.mark.parametrize("size", [1.0, 1e4])
+def test_tolerance_stops_early_and_residuals_tell_when(size: float) -> None:
+    z, coupling, gain, threshold = problem("conv2d")
+    arguments = size * z, coupling, gain, size * threshold
     full, residuals = q_metric_relu(*arguments, 50, return_residuals=True)
     assert residuals.shape == (50,)
     u, done = q_metric_relu(*arguments, 50, tolerance=1e-6, return_residuals=True)
     assert len(done) < 50
     torch.testing.assert_close(done, residuals[: len(done)])
     assert done[-1] <= 1e-6 * u.abs().max() < done[-2]
-    torch.testing.assert_close(u, full, rtol=0, atol=1e-5)
+    torch.testing.assert_close(u, full, rtol=0, atol=1e-5 * size)
 
 
 def test_rounding_does_not_add_up_over_many_iterations() -> None:
@@ -78,8 +80,8 @@ def test_rounding_does_not_add_up_over_many_iterations() -> None:
     torch.testing.assert_close(narrow, wide.float(), rtol=0, atol=0)
     assert torch.autograd.grad(narrow.sum(), z)[0].dtype == torch.float32
     with torch.autocast("cpu", dtype=torch.bfloat16):  # which asks for less, whatever the number of iterations
-        few, many = (q_metric_relu(z, coupling, gain, threshold, number) for number in (2, 200))
-    assert few.dtype == many.dtype == torch.bfloat16
+        codes = [q_metric_relu(z, coupling, gain, threshold, number) for number in (1, 2, 200)]
+    assert {code.dtype for code in codes} == {torch.bfloat16}
 
 
 def test_many_iterations_and_a_wrong_dtype_on_the_meta_device() -> None:
@@ -135,7 +137,9 @@ def test_an_empty_batch_passes_through(structure: str, iterations: int) -> None:
         ({"z": torch.ones(2, 4, 5, 5, dtype=torch.int64)}, TypeError, "int64"),
         ({"z": torch.ones(2, 4, 5, 5, dtype=torch.complex64)}, TypeError, "complex64"),
         ({"z": torch.ones(2, 5, 5, 5)}, ValueError, r"4 channels on axis 1, got a tensor of shape \(2, 5, 5, 5\)"),
-        ({"z": torch.ones(4, 5, 5)}, ValueError, "expected shape"),
+        ({"z": torch.ones(4, 5, 5)}, ValueError, r"expected shape .* got \(4, 5, 5\)$"),
+        ({"z": torch.ones(2, 4, 5, 5, 5)}, ValueError, r"expected shape .* got \(2, 4, 5, 5, 5\)$"),
+        ({"z": torch.ones(2, 4)}, ValueError, r"got \(2, 4\); feature vectors take one without kernel"),
         ({"coupling": torch.zeros(4, 3, 3, 3)}, ValueError, "do not divide"),
         ({"coupling": torch.zeros(4, 4, 2, 2)}, ValueError, "odd kernel"),
         ({"gain": torch.ones(3)}, ValueError, r"gain must have shape \(4,\), got \(3,\)"),
@@ -155,6 +159,7 @@ def test_bad_input(change: dict[str, object], error: type[Exception], complaint:
         q_metric_relu(**(arguments | change))  # type: ignore[call-overload]
 
 
-def test_features_on_the_last_axis() -> None:
+@pytest.mark.parametrize("shape", [(4, 2), ()])
+def test_features_on_the_last_axis(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="4 channels on the last axis"):
-        q_metric_relu(torch.ones(4, 2), torch.zeros(4, 4), torch.ones(4), torch.zeros(4))
+        q_metric_relu(torch.ones(shape), torch.zeros(4, 4), torch.ones(4), torch.zeros(4))

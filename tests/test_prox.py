@@ -143,7 +143,30 @@ def test_single_precision_converges_by_default(method: str) -> None:
     dictionary = torch.randn(20, 10)
     solution = prox.sparse_code(torch.randn(5, 20), dictionary, 0.5, 0.1, method=method)
     assert solution.converged
+    assert solution.residuals[-1] <= torch.finfo(torch.float32).eps ** (2 / 3)
     assert solution.code.dtype == torch.float32
+
+
+@pytest.mark.parametrize("method", prox.METHODS)
+def test_a_code_said_to_have_converged_has_whatever_its_size(method: str) -> None:
+    """Also where a step leads away from the solution, as one from a point just within the tolerance may."""
+    z, metric = torch.randn(4, 12, dtype=torch.float64), prox.metric(torch.randn(8, 12, dtype=torch.float64), 0.01)
+    steps = prox.prox(z, metric, 0.1, method=method, tolerance=0, max_iterations=30)
+    for tolerance in steps.residuals.tolist():
+        for factor in (1e-6, 1.0, 1e6):
+            solution = prox.prox(factor * z, metric, factor * 0.1, method=method, tolerance=tolerance)
+            gradient = (solution.code - factor * z) @ metric + factor * 0.1
+            better = (solution.code - gradient / metric.diagonal()).relu()
+            assert solution.converged
+            assert (better - solution.code).abs().max() <= tolerance * better.max() * (1 + 1e-9)
+
+
+def test_fista_is_accelerated_and_restarts_a_sample_as_a_whole() -> None:
+    metric, z = prox.metric(torch.randn(30, 20, dtype=torch.float64), 1e-3), torch.randn(4, 20, dtype=torch.float64)
+    fista, plain = (prox.prox(z, metric, 0.1, method=m, tolerance=1e-12) for m in ("fista", "forward_backward"))
+    assert len(fista.residuals) < 0.3 * len(plain.residuals)
+    same = prox.prox(z[..., None], metric[..., None], 0.1, tolerance=1e-12)  # a convolution on one value
+    torch.testing.assert_close(same.residuals, fista.residuals, atol=1e-9, rtol=0)
 
 
 def test_nothing_to_code() -> None:
@@ -212,6 +235,7 @@ def test_theorem_1_takes_a_batch_of_dictionaries() -> None:
         ({"dictionary": torch.full((4, 3), torch.inf)}, ValueError, "dictionary must be finite"),
         ({"dictionary": torch.ones(4, 3, dtype=torch.int64)}, TypeError, "int64"),
         ({"dictionary": torch.ones(4)}, ValueError, "cannot code"),
+        ({"x": torch.tensor(1.0)}, ValueError, r"cannot code an input of shape \(\)"),
         ({"dictionary": torch.ones(5, 3)}, ValueError, r"\(5, 3\) cannot code an input of shape \(2, 4\)"),
         ({"x": torch.full((2, 4), torch.nan)}, ValueError, "input must be finite"),
         ({"sparsity": -0.1}, ValueError, "sparsity must be finite and >= 0, got -0.1"),
@@ -279,10 +303,14 @@ def test_bad_convolutional_metrics() -> None:
     indefinite = torch.tensor([[[0.9, 1.0, 0.9]]])
     with pytest.raises(ValueError, match="positive definite"):
         prox.prox(torch.ones(1, 1, 8), indefinite, 0.1)
+    with pytest.raises(ValueError, match="positive definite"):
+        prox.kkt_residual(torch.ones(1, 1, 8), torch.ones(1, 1, 8), indefinite, 0.1)
     with pytest.raises(ValueError, match="coordinate_descent needs a dense or block-diagonal metric"):
         prox.prox(torch.ones(1, 1, 8), torch.tensor([[[0.1, 1.0, 0.1]]]), 0.1, method="coordinate_descent")
     with pytest.raises(ValueError, match=r"needs a size of 1 axes, got \(\)"):
         prox.convergence(torch.tensor([[[0.1, 1.0, 0.1]]]))
+    with pytest.raises(ValueError, match=r"needs a size of 1 axes, got \(0,\)"):
+        prox.convergence(torch.tensor([[[0.1, 1.0, 0.1]]]), size=(0,))
     with pytest.raises(ValueError, match="needs a size of 1 axes, got 3"):
         prox.convergence(torch.tensor([[[0.1, 1.0, 0.1]]]), size=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"metric must have shape \(C, C / groups, \*kernel\)"):
