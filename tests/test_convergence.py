@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -125,5 +127,6 @@ def test_eigenvalues_are_those_of_symmetric_weights_alone(weight: torch.Tensor, 
 
 @pytest.mark.parametrize("theta", [torch.ones(3), torch.tensor([1.0, 0.0]), torch.tensor([1.0, torch.nan])])
 def test_bad_theta(theta: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"theta must be (finite and > 0|one number or 2)"):
-        prox.convergence(torch.eye(2), theta=theta)
+    for call in (prox.convergence, partial(prox.reparametrise, sparsity=0.1)):
+        with pytest.raises(ValueError, match=r"theta must be (finite and > 0|one number or 2)"):
+            call(torch.eye(2), theta=theta)

@@ -24,6 +24,8 @@ def test_equals_the_equation_of_the_paper_iteration_by_iteration(
         u = q_metric_relu(*arguments, iterations)
         assert u.shape == arguments[0].shape
         assert (u - expected).abs().max() <= tolerance * expected.abs().max()
+        if iterations == 2:
+            assert torch.equal(u, q_metric_relu(*arguments))
 
 
 @pytest.mark.parametrize("iterations", [1, 3])
@@ -77,8 +79,13 @@ def test_rounding_does_not_add_up_over_many_iterations() -> None:
     narrow, residuals = q_metric_relu(z, coupling, gain, threshold, 5000, return_residuals=True)
     wide = q_metric_relu(z.double(), coupling.double(), gain.double(), threshold.double(), 5000)
     assert (narrow.dtype, residuals.dtype) == (torch.float32, torch.float32)
+    assert not residuals.requires_grad
     torch.testing.assert_close(narrow, wide.float(), rtol=0, atol=0)
     assert torch.autograd.grad(narrow.sum(), z)[0].dtype == torch.float32
+    for iterations, tolerance, taken in ((100, None, False), (101, None, True), (101, 0.0, False)):
+        narrow = q_metric_relu(z, coupling, gain, threshold, iterations, tolerance=tolerance)
+        wide = q_metric_relu(z.double(), coupling.double(), gain.double(), threshold.double(), iterations)
+        assert torch.equal(narrow, wide.float()) == taken
     with torch.autocast("cpu", dtype=torch.bfloat16):  # which asks for less, whatever the number of iterations
         codes = [q_metric_relu(z, coupling, gain, threshold, number) for number in (1, 2, 200)]
     assert {code.dtype for code in codes} == {torch.bfloat16}

@@ -169,6 +169,12 @@ def test_fista_is_accelerated_and_restarts_a_sample_as_a_whole() -> None:
     torch.testing.assert_close(same.residuals, fista.residuals, atol=1e-9, rtol=0)
 
 
+def test_exact_solutions_keep_no_record_for_a_gradient() -> None:
+    x, dictionary = torch.randn(3, 4), torch.randn(4, 4, requires_grad=True)
+    assert not prox.sparse_code(x, dictionary, 0.1, 0.1).code.requires_grad
+    assert not prox.prox(x, prox.metric(dictionary, 0.1), 0.1).code.requires_grad
+
+
 def test_nothing_to_code() -> None:
     metric = torch.eye(3, dtype=torch.float64)
     for method in prox.METHODS:
@@ -243,6 +249,7 @@ def test_theorem_1_takes_a_batch_of_dictionaries() -> None:
         ({"sparsity": "x"}, TypeError, "sparsity must be one number or 3, one a channel, got 'x'"),
         ({"ridge": None}, TypeError, "ridge must be one number or 3, one a channel, got None"),
         ({"damping": -1.0}, ValueError, "damping must be finite and >= 0, got -1.0"),
+        ({"damping": float("inf")}, ValueError, "damping must be finite and >= 0, got inf"),
         ({"damping": None}, TypeError, "damping must be a number, got None"),
         ({"ridge": -1.0}, ValueError, "ridge must be finite and >= 0, got -1.0"),
         ({"linear": torch.full((3,), torch.nan)}, ValueError, "linear term must be finite"),
@@ -352,6 +359,8 @@ def test_a_singular_dictionary_without_damping_is_refused() -> None:
         prox.dual_frame(torch.zeros(3, 2), 0.0)
     with pytest.raises(ValueError, match=r"dictionary must have shape \(..., m, k\)"):
         prox.metric(torch.ones(3), 0.1)
+    with pytest.raises(ValueError, match=r"must have shape \(..., m, k\), got \(3, 0\)"):
+        prox.metric(torch.ones(3, 0), 0.1)
     with pytest.raises(ValueError, match=r"linear term needs 2 entries, got shape \(3,\)"):
         prox.shift(torch.ones(3, 2), 0.1, torch.ones(3))
 

@@ -81,6 +81,15 @@ def test_channels_that_determine_nothing_are_left_out() -> None:
     assert "1 of 3 channels are undetermined" in str(found)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_gain_within_rounding_of_1_counts_as_1(dtype: torch.dtype) -> None:
+    eps = torch.finfo(dtype).eps
+    gain = torch.tensor([0.5, 1 - 2 * eps, 1 - 16 * eps], dtype=dtype)
+    found = prox.recover(torch.zeros(3, 3, dtype=dtype), gain, torch.zeros(3, dtype=dtype))
+    assert found.determined.tolist() == [True, False, True]
+    assert prox.recover(torch.zeros(1, 1, dtype=dtype), gain[1:2], torch.ones(1, dtype=dtype)).ridge == 0
+
+
 def test_without_a_ridge_the_thresholds_give_the_scale() -> None:
     found = prox.recover(torch.zeros(2, 2), torch.ones(2), torch.tensor([0.5, 0.0]))
     assert found.ridge == 0
