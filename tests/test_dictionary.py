@@ -325,6 +325,10 @@ def test_float32_and_autocast() -> None:
         half = conv(images.bfloat16())
     assert half.dtype == torch.float32
     torch.testing.assert_close(half, conv(images.bfloat16().float()))
+    linear, features = DictionaryLinear(6, 8), torch.randn(5, 6).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        code = linear(features)
+    torch.testing.assert_close(code, linear(features.float()), atol=0, rtol=0)
     half.sum().backward()
     assert conv.dictionary.grad is not None
     assert conv.dictionary.grad.dtype == torch.float32
@@ -376,8 +380,10 @@ def test_only_what_is_learned_is_a_parameter_and_it_is_kept_within_bounds_undeca
         ({"learned": ["sparsty"]}, "unknown parameter to learn 'sparsty': did you mean 'sparsity'"),
         ({"sparsity": -1.0}, "sparsity must be finite and >= 0, got -1.0"),
         ({"damping": float("nan")}, "damping must be finite"),
+        ({"damping": float("inf")}, "damping must be finite"),
         ({"damping": 0.0, "learned": ["damping"]}, "a damping that is learned must start above 0"),
         ({"damping": 0.0, "sparsity": 0.0}, "6 atoms for vectors of 4 values need a damping above 0"),
+        ({"damping": 0.0, "learned": ["sparsity"]}, "6 atoms for vectors of 4 values need a damping above 0"),
         ({"damping": 0.0, "learned": ["shift"]}, "6 atoms for vectors of 4 values need a damping above 0"),
     ],
 )
@@ -386,15 +392,24 @@ def test_wrong_problems(arguments: dict[str, Any], message: str) -> None:
         DictionaryLinear(4, 6, **arguments)
 
 
+def test_no_more_atoms_than_values_need_no_damping() -> None:
+    assert DictionaryLinear(4, 4, sparsity=0.0, damping=0.0)
+    assert DictionaryConv2d(1, 9, 3, sparsity=0.0, damping=0.0)
+
+
 def test_wrong_shapes() -> None:
     with pytest.raises(ValueError, match=r"expected 4 features on the last axis, got shape \(2, 5\)"):
         DictionaryLinear(4, 6)(torch.zeros(2, 5))
+    with pytest.raises(ValueError, match=r"expected 4 features on the last axis, got shape \(\)"):
+        DictionaryLinear(4, 6)(torch.tensor(1.0))
     with pytest.raises(ValueError, match=r"expected images \(batch, 3, height, width\), got shape \(2, 3\)"):
         DictionaryConv2d(3, 6, 3)(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="kernel_size must be one number or two"):
         DictionaryConv2d(3, 6, (3, 3, 3))
     with pytest.raises(ValueError, match="atoms must be at least 1, got 0"):
         DictionaryLinear(3, 0)
+    with pytest.raises(ValueError, match="in_features must be at least 1, got 0"):
+        DictionaryLinear(0, 3)
 
 
 def test_what_is_seen_of_a_layer() -> None:
@@ -467,8 +482,11 @@ def test_what_is_no_tensor_no_number_or_too_small_is_named() -> None:
     layer = DictionaryConv2d(1, 4, 3)
     with pytest.raises(TypeError, match="the input must be a tensor, got list"):
         layer([[0.0]])
-    with pytest.raises(ValueError, match=r"no patch of \(3, 3\) fits into images of \(5, 2\)"):
-        layer(torch.zeros(1, 1, 5, 2))
+    for height, width in ((5, 2), (2, 5)):
+        with pytest.raises(ValueError, match=rf"no patch of \(3, 3\) fits into images of \({height}, {width}\)"):
+            layer(torch.zeros(1, 1, height, width))
+    assert layer(torch.zeros(1, 1, 3, 3)).shape == (1, 4, 1, 1)
+    assert DictionaryConv2d(1, 4, 3, padding=1)(torch.zeros(1, 1, 1, 1)).shape == (1, 4, 1, 1)
     with pytest.raises(TypeError, match="sparsity must be a number, got 'x'"):
         DictionaryConv2d(1, 4, 3, sparsity="x")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"sparsity must be a number, got array\(\[1., 1.\]\)"):

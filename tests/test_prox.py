@@ -356,7 +356,7 @@ def test_arrays_are_no_tensors(call: Callable[[], object]) -> None:
 
 def test_a_singular_dictionary_without_damping_is_refused() -> None:
     with pytest.raises(ValueError, match="raise the damping"):
-        prox.dual_frame(torch.zeros(3, 2), 0.0)
+        prox.dual_frame(torch.stack([torch.eye(3, 2), torch.zeros(3, 2)]), 0.0)
     with pytest.raises(ValueError, match=r"dictionary must have shape \(..., m, k\)"):
         prox.metric(torch.ones(3), 0.1)
     with pytest.raises(ValueError, match=r"must have shape \(..., m, k\), got \(3, 0\)"):

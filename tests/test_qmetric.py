@@ -55,6 +55,15 @@ def test_every_initialisation_meets_the_constraints(init: str) -> None:
     assert (act.gain != 1).any() == (init == "random")
 
 
+def test_the_random_initialisation_fills_its_ranges() -> None:
+    act, bound = QMetricReLU(8, 3, init="random", dtype=torch.float64), (8 * 9) ** -0.5
+    assert {p.dtype for p in act.parameters()} == {torch.float64}
+    for values, low, high in ((act.coupling, -bound, bound), (act.gain, 0, 1), (act.threshold, 0, bound)):
+        margin = 0.3 * (high - low)
+        assert low <= values.min() < low + margin
+        assert high - margin < values.max() <= high
+
+
 def test_reset_parameters_starts_again() -> None:
     act, z = module("conv2d", init="relu")
     with torch.no_grad():
@@ -74,6 +83,7 @@ def test_tolerance_is_for_evaluation_only() -> None:
     exact = module("conv2d", iterations=30)[0]
     exact.load_state_dict(act.state_dict())
     assert torch.equal(act.train()(z), exact(z))
+    assert (act.train().capturable, act.eval().capturable, exact.eval().capturable) == (True, False, True)
     assert not torch.equal(act.eval()(z), exact(z))
 
 
@@ -301,7 +311,7 @@ def test_parameter_groups_decay_all_but_gain_and_threshold() -> None:
     assert [id(p) for p in decayed["params"]] == [id(linear.weight), id(act.coupling)]
     assert [id(p) for p in free["params"]] == [id(act.gain), id(act.threshold)]
     assert (decayed["weight_decay"], free["weight_decay"]) == (0.1, 0.0)
-    assert len(detrame.parameter_groups(nn.Linear(2, 2))) == 1
+    assert [group["weight_decay"] for group in detrame.parameter_groups(nn.Linear(2, 2))] == [5e-4]
 
 
 @pytest.mark.parametrize("kind", [detrame.LISTA, detrame.SLSTM])
@@ -339,6 +349,7 @@ def test_what_is_no_network_and_no_optimizer() -> None:
         ({"kernel_size": -3}, "got -3"),
         ({"kernel_size": (3, 4)}, r"got \(3, 4\)"),
         ({"kernel_size": (3, 3, 3)}, "has 3 axes, dim is 2"),
+        ({"kernel_size": (3,)}, "has 1 axes, dim is 2"),
         ({"groups": 3}, "groups must divide channels, got groups=3 for 4 channels"),
         ({"groups": 0}, "groups must be at least 1, got 0"),
         ({"channels": 0}, "channels must be at least 1, got 0"),

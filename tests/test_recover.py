@@ -81,6 +81,14 @@ def test_channels_that_determine_nothing_are_left_out() -> None:
     assert "1 of 3 channels are undetermined" in str(found)
 
 
+def test_a_metric_of_zeros_is_told_without_a_division_by_zero_and_without_a_gradient() -> None:
+    coupling, gain, threshold = (torch.zeros(shape, requires_grad=True) for shape in ((2, 2), 2, 2))
+    found = prox.recover(coupling, gain, threshold)
+    assert found.sparsity_spread == found.asymmetry == found.largest_eigenvalue == 0
+    assert not found.metric.requires_grad
+    assert "not positive definite" in str(found)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_gain_within_rounding_of_1_counts_as_1(dtype: torch.dtype) -> None:
     eps = torch.finfo(dtype).eps
@@ -102,6 +110,7 @@ def test_without_a_ridge_the_thresholds_give_the_scale() -> None:
     ("gain", "threshold", "complaint"),
     [
         (torch.tensor([0.5, 1.5]), torch.zeros(2), "project the parameters first"),
+        (torch.tensor([-0.5, 0.5]), torch.zeros(2), "project the parameters first"),
         (torch.tensor([0.5, 0.5]), -torch.ones(2), "project the parameters first"),
         (torch.tensor([0.5, torch.nan]), torch.zeros(2), "gain must be finite"),
         (torch.ones(3), torch.zeros(2), r"gain must have shape \(2,\), got \(3,\)"),
@@ -111,3 +120,16 @@ def test_without_a_ridge_the_thresholds_give_the_scale() -> None:
 def test_bad_triples(gain: Tensor, threshold: Tensor, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         prox.recover(torch.zeros(2, 2), gain, threshold)
+
+
+@pytest.mark.parametrize(
+    ("coupling", "complaint"),
+    [
+        (torch.full((2, 2), torch.nan), "coupling must be finite"),
+        (torch.zeros(2), "coupling must have shape"),
+        (torch.zeros(2, 2, 3), "needs a size of 1 axes"),
+    ],
+)
+def test_bad_couplings(coupling: Tensor, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        prox.recover(coupling, torch.ones(2), torch.zeros(2))
