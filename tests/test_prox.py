@@ -246,6 +246,7 @@ def test_theorem_1_takes_a_batch_of_dictionaries() -> None:
         ({"x": torch.full((2, 4), torch.nan)}, ValueError, "input must be finite"),
         ({"sparsity": -0.1}, ValueError, "sparsity must be finite and >= 0, got -0.1"),
         ({"sparsity": float("nan")}, ValueError, "got nan"),
+        ({"sparsity": float("inf")}, ValueError, "sparsity must be finite and >= 0, got inf"),
         ({"sparsity": "x"}, TypeError, "sparsity must be one number or 3, one a channel, got 'x'"),
         ({"ridge": None}, TypeError, "ridge must be one number or 3, one a channel, got None"),
         ({"damping": -1.0}, ValueError, "damping must be finite and >= 0, got -1.0"),
@@ -300,6 +301,15 @@ def test_bad_coding_problems(change: dict[str, object], error: type[Exception], 
 def test_bad_metrics(metric: Tensor, error: type[Exception], complaint: str) -> None:
     with pytest.raises(error, match=complaint):
         prox.prox(torch.ones(1, 2), metric, 0.1)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_a_metric_is_symmetric_up_to_rounding(size: float) -> None:
+    metric = size * torch.tensor([[1.0, 1e-14], [0.0, 1.0]], dtype=torch.float64)
+    assert prox.convergence(metric).holds
+    metric[0, 1] = size * 1e-10
+    with pytest.raises(ValueError, match="metric must be symmetric"):
+        prox.convergence(metric)
 
 
 def test_bad_convolutional_metrics() -> None:
