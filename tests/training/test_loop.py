@@ -170,6 +170,8 @@ def test_a_resumed_run_says_what_was_no_longer_as_before(tmp_path: Path, monkeyp
     run = resume(path)
     noted = [{"epoch": 1, "commit": "bbb"}, {"epoch": 3, "commit": "ccc"}]
     assert load(run.path).environment == begun | {"commit": "aaa", "resumed": noted}
+    (path / "result.json").unlink()  # as a damaged run is trained again
+    assert load(resume(path).path).environment == begun | {"commit": "ccc"}
 
 
 def test_the_most_that_ever_shared_the_device_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -428,6 +430,9 @@ def test_metrics_that_lag_behind_the_checkpoint(tmp_path: Path) -> None:
     metrics.write_text(lines[0] + lines[1][:20])
     with pytest.raises(Failure, match=r"metrics.jsonl lacks epochs that .*checkpoint.safetensors has behind it"):
         resume(path)
+    metrics.write_text(lines[0] + "damaged\n")
+    with pytest.raises(Failure, match=r"metrics.jsonl is damaged .*: delete .*checkpoint.safetensors, then `detrame"):
+        resume(path)
     metrics.write_text("".join(lines) + '{"epoch": 3, "lo')
     assert [epoch.epoch for epoch in resume(path).history] == [1, 2, 3]
 
@@ -495,6 +500,16 @@ def test_weights_that_are_not_the_run_s_are_found_out_and_trained_again(finished
     (path / "result.json").unlink()
     assert_same_bits(weights(resume(path)), weights(finished))
     assert without_seconds(load(path)) == without_seconds(finished)
+
+
+def test_metrics_that_are_no_text_are_found_out_and_trained_again(finished: Run, tmp_path: Path) -> None:
+    content = bytearray((finished.path / "metrics.jsonl").read_bytes())
+    content[5] ^= 0x80
+    path = damaged(finished, tmp_path / "run", "metrics.jsonl", bytes(content))
+    with pytest.raises(Failure, match=r"metrics.jsonl is damaged .*: delete .*result.json, then `detrame train"):
+        _ = load(path).history
+    (path / "result.json").unlink()
+    assert without_seconds(resume(path)) == without_seconds(finished)
 
 
 def test_a_recipe_that_has_changed_since_the_checkpoint_is_refused(tmp_path: Path) -> None:
