@@ -237,6 +237,21 @@ def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.Cap
     assert missing(wanted, Path("results"), table="ddl") == wanted
 
 
+def test_runs_are_stored_in_their_table_and_their_epochs_told(small_table: Path) -> None:
+    told: list[tuple[str, int]] = []
+    wanted = recipes([("plainnet3", "digits")], [0])
+    run_missing(
+        wanted,
+        Path("results"),
+        Path("runs"),
+        table="ddl",
+        device="cpu",
+        on_epoch=lambda run, epoch: told.append((run.recipe.activation, epoch.epoch)),
+    )
+    assert told == [("relu", 1), ("relu", 2), ("qmetric", 1), ("qmetric", 2)]
+    assert [len(stored(Path("results"), table=table)) for table in ("ddl", "accuracy")] == [2, 0]
+
+
 def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
     small_table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

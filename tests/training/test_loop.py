@@ -264,6 +264,8 @@ def test_a_signal_finishes_the_step_and_says_how_to_resume(
     ):
         resume(path)
     assert steps == 11
+    stopped = checkpoint.progress_of(path / "checkpoint.safetensors")
+    assert (stopped.epoch, stopped.step) == (1, 3)
     assert signal.getsignal(number) is before
     assert_same_bits(weights(resume(path)), weights(finished))
     assert without_seconds(load(path)) == without_seconds(finished)
