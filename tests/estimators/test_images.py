@@ -69,6 +69,13 @@ def test_in_a_grid_search(digits: Digits) -> None:
     assert search.predict(digits.images).shape == digits.y.shape
 
 
+def test_a_warm_start_notices_options_changed_in_place(digits: Digits) -> None:
+    model = quick(network_options={"width": 0.05}, max_iter=1, warm_start=True).fit(digits.images, digits.y)
+    model.network_options["width"] = 0.1  # type: ignore[index]
+    with pytest.raises(ValueError, match="warm_start goes on with the"):
+        model.fit(digits.images, digits.y)
+
+
 def test_options_are_the_network_s(digits: Digits) -> None:
     model = quick(network_options={"width": 0.05, "norm": None}, iterations=3, max_iter=1).fit(digits.images, digits.y)
     first, *_ = (module for module in model.network_.modules() if isinstance(module, nn.Conv2d))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import torch
 from torch import Tensor
 
 from detrame import cli
@@ -18,7 +19,7 @@ from detrame.experiments.lacking import groups, missing, run_missing
 from detrame.experiments.outlook import expected_time
 from detrame.experiments.reproduce import Row, accuracy_rows, cells, long_beside_short, recipes
 from detrame.experiments.results import Result, reading, record, result_name, stored
-from detrame.training import Epoch, Recipe, Run, Scores, plan, resume, train
+from detrame.training import Epoch, Recipe, Run, Scores, load, plan, resume, train
 from detrame.training.step import Step
 from tests.training import tiny
 
@@ -196,6 +197,11 @@ def test_a_place_that_takes_no_results_is_known_before_anything_is_trained(small
 def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="no permission to read"), reading(tmp_path / "x.json", "a result"):
         raise PermissionError(13, "Permission denied")
+    with (
+        pytest.raises(Failure, match=r"x.json is not a result .*: delete it"),
+        reading(tmp_path / "x.json", "a result"),
+    ):
+        raise IsADirectoryError(21, "Is a directory")
 
 
 @pytest.fixture
@@ -360,6 +366,12 @@ def test_a_network_that_fails_does_not_keep_the_others_from_training(
     with pytest.raises(Failure, match="holds a run of another recipe: move it away"):
         run_missing(wanted, Path("results"), Path("runs"), device="cpu")
     assert {found.recipe for found in stored(Path("results"))} == set(sound)
+
+
+def test_a_run_is_begun_on_the_device_asked_for(small_table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    relu, _ = recipes([("plainnet3", "digits")], [0])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # which "auto" would take
+    assert load(lacking._folder(relu, Path("runs"), "cpu")).environment["device"] == "cpu"
 
 
 def test_a_run_begun_on_another_kind_of_device_is_not_moved_in_silence(small_table: Path) -> None:
