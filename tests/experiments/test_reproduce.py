@@ -1,6 +1,7 @@
 import json
 import math
 import re
+import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -374,13 +375,24 @@ def test_a_run_is_begun_on_the_device_asked_for(small_table: Path, monkeypatch: 
     assert load(lacking._folder(relu, Path("runs"), "cpu")).environment["device"] == "cpu"
 
 
-def test_a_run_begun_on_another_kind_of_device_is_not_moved_in_silence(small_table: Path) -> None:
+def test_a_run_begun_on_another_kind_of_device_is_not_moved_in_silence(
+    small_table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     relu, _ = recipes([("plainnet3", "digits")], [0])
     path = plan(relu, Path("runs") / result_name(relu), device="cpu").path
     environment = json.loads((path / "environment.json").read_text())
     (path / "environment.json").write_text(json.dumps(environment | {"device": "cuda:0"}))
     with pytest.raises(Failure, match="was begun on cuda:0, not on cpu: go on with --device cuda:0, or move it away"):
         run_missing([relu], Path("results"), Path("runs"), device="cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: True)
+        patch.setattr(torch.cuda, "device_count", lambda: 1)
+        assert lacking._folder(relu, Path("runs"), "cuda") == path, "another name of the same kind"
+    shutil.rmtree(path)
+    finished = train(relu, path, device="cpu")
+    (path / "environment.json").write_text(json.dumps(finished.environment | {"device": "cuda:0"}))
+    run_missing([relu], Path("results"), Path("runs"), device="cpu")
+    assert len(stored(Path("results"))) == 1, "a finished run has only to be stored"
 
 
 def test_a_signal_stops_it_too_and_says_how_to_go_on(

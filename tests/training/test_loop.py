@@ -499,10 +499,21 @@ def damaged(finished: Run, to: Path, name: str, content: bytes) -> Path:
     return to
 
 
-@pytest.mark.parametrize("last", [None, "good", float("nan"), ...])
-def test_results_that_are_no_scores_are_refused(finished: Run, tmp_path: Path, last: Any) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"last": None},
+        {"last": "good"},
+        {"last": float("nan")},
+        {"seconds": 2e9},
+        {"parameters": 0},
+        {"together": 0},
+        {},
+    ],
+)
+def test_results_that_are_no_scores_are_refused(finished: Run, tmp_path: Path, wrong: dict[str, Any]) -> None:
     whole = json.loads((finished.path / "result.json").read_text())
-    scores = {"last": 3} if last is ... else whole | {"last": last}  # of which the first lacks all others
+    scores = whole | wrong if wrong else {"last": 3}  # which lacks all others
     path = damaged(finished, tmp_path / "run", "result.json", json.dumps(scores).encode())
     with pytest.raises(Failure, match=r"result.json is no result .*: delete .*result.json, then `detrame train"):
         _ = load(path).scores
