@@ -101,6 +101,34 @@ def test_a_residual_network_has_one_q_metric_a_block() -> None:
     assert len(q_metric_relus(detrame.create_model("wideresnet16_4"))) == 6
 
 
+def test_residual_blocks_by_hand() -> None:
+    resnet: Any = detrame.create_model("resnet8").eval()
+    wide: Any = detrame.create_model("wideresnet16_1").eval()
+    x = torch.randn(2, 16, 8, 8)
+    for block in resnet.blocks:
+        inner = block.norm2(block.conv2(block.activation(block.norm1(block.conv1(x)))))
+        expected = (inner + block.shortcut(x)).relu()
+        x = block(x)
+        torch.testing.assert_close(x, expected)
+    x = torch.randn(2, 16, 8, 8)
+    for index, block in enumerate(wide.blocks):
+        before = block.norm1(x).relu()
+        inner = block.conv2(block.activation(block.norm2(block.conv1(before))))
+        expected = inner + (block.shortcut(before) if index in (2, 4) else x)
+        x = block(x)
+        torch.testing.assert_close(x, expected)
+
+
+def test_residual_networks_start_with_he_s_weights() -> None:
+    torch.manual_seed(0)
+    net: Any = detrame.create_model("wideresnet10_4", norm=None)
+    last, classes = net.blocks[-1].conv1, net.head[-1]
+    assert last.weight.std().item() == pytest.approx((2 / (256 * 9)) ** 0.5, rel=0.02), "by 256 outputs, not 128 inputs"
+    assert classes.weight.std().item() == pytest.approx((2 / 256) ** 0.5, rel=0.05), "by 256 inputs"
+    assert not last.bias.any()
+    assert not classes.bias.any()
+
+
 @pytest.mark.parametrize(
     ("depth", "dropouts"), [(3, [0.2]), (6, [0.2, 0.5, 0.5]), (9, [0.2, 0.5, 0.5]), (12, [0.2, 0.5, 0.5])]
 )

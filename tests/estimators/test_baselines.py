@@ -136,6 +136,11 @@ def test_analysis_stops_where_the_objective_stops_falling(digits: Digits) -> Non
     assert model.transform_.shape == (64, 64)
 
 
+def test_synthesis_makes_no_more_passes_than_asked_for(digits: Digits) -> None:
+    for passes in (1, 3):
+        assert SynthesisClassifier(8, max_iter=passes, random_state=0).fit(digits.X, digits.y).n_iter_ == passes
+
+
 def test_task_driven_codes_are_exact_and_their_atoms_bounded(digits: Digits) -> None:
     model = TaskDrivenClassifier(24, sparsity=0.2, damping=0.05, max_iter=5, learning_rate=0.05, random_state=0)
     model.fit(digits.X, digits.y)

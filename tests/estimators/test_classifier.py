@@ -4,7 +4,7 @@ import pickle
 import warnings
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import joblib
 import numpy as np
@@ -20,6 +20,7 @@ from torch import nn
 import detrame
 from detrame import operators
 from detrame.activations import ACTIVATIONS
+from detrame.estimators.loop import Loop
 from tests.estimators.conftest import Digits
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -143,6 +144,17 @@ def test_a_fit_that_failed_leaves_the_model_there_was(warm_start: bool, digits: 
     np.testing.assert_array_equal(model.predict_proba(digits.X_test), expected)
 
 
+def test_an_interrupted_fit_leaves_the_model_there_was(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    model = quick(max_iter=1).fit(digits.X, digits.y)
+    monkeypatch.setattr(Loop, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(digits.X[:, :10], digits.y)
+    assert model.predict(digits.X_test).shape == (400,)
+
+
 def test_labels_of_any_kind_and_two_classes(digits: Digits) -> None:
     names = np.where(digits.y < 5, "low", "high")
     model = quick().fit(digits.X, names)
@@ -160,8 +172,9 @@ def test_early_stopping_ends_with_the_best_weights(digits: Digits) -> None:
     best = int(np.argmax(model.validation_scores_))
     assert model.n_iter_ == best + 1 + 5
     seed = np.random.RandomState(0).randint(2**31)
-    held, labels = train_test_split(digits.X, digits.y, test_size=0.25, stratify=digits.y, random_state=seed)[1::2]
-    assert model.score(held, labels) == pytest.approx(model.validation_scores_[best])
+    split = train_test_split(digits.X, digits.y, test_size=0.25, stratify=digits.y, random_state=seed)
+    assert model.score(*split[1::2]) == pytest.approx(model.validation_scores_[best])
+    assert quick(max_iter=3).fit(*split[0::2]).loss_curve_ == model.loss_curve_[:3], "what is held out is not learned"
 
 
 def test_it_stops_where_the_loss_stops_falling_and_says_where_it_did_not(digits: Digits) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
+from torch import nn
 
 import detrame
+from detrame.activations import q_metric_relus
 from tests.estimators.conftest import Digits
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -67,6 +69,20 @@ def test_in_a_grid_search(digits: Digits) -> None:
     assert search.predict(digits.images).shape == digits.y.shape
 
 
+def test_a_warm_start_notices_options_changed_in_place(digits: Digits) -> None:
+    model = quick(network_options={"width": 0.05}, max_iter=1, warm_start=True).fit(digits.images, digits.y)
+    model.network_options["width"] = 0.1  # type: ignore[index]
+    with pytest.raises(ValueError, match="warm_start goes on with the"):
+        model.fit(digits.images, digits.y)
+
+
+def test_options_are_the_network_s(digits: Digits) -> None:
+    model = quick(network_options={"width": 0.05, "norm": None}, iterations=3, max_iter=1).fit(digits.images, digits.y)
+    first, *_ = (module for module in model.network_.modules() if isinstance(module, nn.Conv2d))
+    assert (first.out_channels, first.bias is None) == (5, False)
+    assert {act.iterations for act in q_metric_relus(model.network_)} == {3}
+
+
 def test_wrong_images(digits: Digits) -> None:
     with pytest.raises(ValueError, match=r"Expected 4D array .* for network='plainnet3', got 2D array instead"):
         quick().fit(digits.X, digits.y)
@@ -84,5 +100,8 @@ def test_wrong_images(digits: Digits) -> None:
             ValueError, match=r"float images must lie in \[0, 1\] \(or be uint8\), got values from 0 to 255"
         ):
             method(digits.images.astype(float))
+    for wrong in (np.full_like(digits.images, 1.01, dtype=float), np.full_like(digits.images, -0.01, dtype=float)):
+        with pytest.raises(ValueError, match=r"float images must lie in \[0, 1\]"):
+            model.predict(wrong)
     with pytest.raises(ValueError, match=r"X has images of shape \(1, 4, 16\), but .* expecting \(1, 8, 8\)"):
         model.predict(digits.images.reshape(-1, 1, 4, 16))

@@ -1,6 +1,7 @@
 import json
 import math
 import re
+import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import torch
 from torch import Tensor
 
 from detrame import cli
@@ -18,7 +20,7 @@ from detrame.experiments.lacking import groups, missing, run_missing
 from detrame.experiments.outlook import expected_time
 from detrame.experiments.reproduce import Row, accuracy_rows, cells, long_beside_short, recipes
 from detrame.experiments.results import Result, reading, record, result_name, stored
-from detrame.training import Epoch, Recipe, Run, Scores, plan, resume, train
+from detrame.training import Epoch, Recipe, Run, Scores, load, plan, resume, train
 from detrame.training.step import Step
 from tests.training import tiny
 
@@ -196,6 +198,11 @@ def test_a_place_that_takes_no_results_is_known_before_anything_is_trained(small
 def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="no permission to read"), reading(tmp_path / "x.json", "a result"):
         raise PermissionError(13, "Permission denied")
+    with (
+        pytest.raises(Failure, match=r"x.json is not a result .*: delete it"),
+        reading(tmp_path / "x.json", "a result"),
+    ):
+        raise IsADirectoryError(21, "Is a directory")
 
 
 @pytest.fixture
@@ -235,6 +242,21 @@ def test_what_is_missing_is_run_and_stored(small_table: Path, capsys: pytest.Cap
     wanted = recipes([("plainnet3", "digits")], [0])
     assert not missing(wanted, Path("results"))
     assert missing(wanted, Path("results"), table="ddl") == wanted
+
+
+def test_runs_are_stored_in_their_table_and_their_epochs_told(small_table: Path) -> None:
+    told: list[tuple[str, int]] = []
+    wanted = recipes([("plainnet3", "digits")], [0])
+    run_missing(
+        wanted,
+        Path("results"),
+        Path("runs"),
+        table="ddl",
+        device="cpu",
+        on_epoch=lambda run, epoch: told.append((run.recipe.activation, epoch.epoch)),
+    )
+    assert told == [("relu", 1), ("relu", 2), ("qmetric", 1), ("qmetric", 2)]
+    assert [len(stored(Path("results"), table=table)) for table in ("ddl", "accuracy")] == [2, 0]
 
 
 def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
@@ -347,13 +369,30 @@ def test_a_network_that_fails_does_not_keep_the_others_from_training(
     assert {found.recipe for found in stored(Path("results"))} == set(sound)
 
 
-def test_a_run_begun_on_another_kind_of_device_is_not_moved_in_silence(small_table: Path) -> None:
+def test_a_run_is_begun_on_the_device_asked_for(small_table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    relu, _ = recipes([("plainnet3", "digits")], [0])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # which "auto" would take
+    assert load(lacking._folder(relu, Path("runs"), "cpu")).environment["device"] == "cpu"
+
+
+def test_a_run_begun_on_another_kind_of_device_is_not_moved_in_silence(
+    small_table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     relu, _ = recipes([("plainnet3", "digits")], [0])
     path = plan(relu, Path("runs") / result_name(relu), device="cpu").path
     environment = json.loads((path / "environment.json").read_text())
     (path / "environment.json").write_text(json.dumps(environment | {"device": "cuda:0"}))
     with pytest.raises(Failure, match="was begun on cuda:0, not on cpu: go on with --device cuda:0, or move it away"):
         run_missing([relu], Path("results"), Path("runs"), device="cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: True)
+        patch.setattr(torch.cuda, "device_count", lambda: 1)
+        assert lacking._folder(relu, Path("runs"), "cuda") == path, "another name of the same kind"
+    shutil.rmtree(path)
+    finished = train(relu, path, device="cpu")
+    (path / "environment.json").write_text(json.dumps(finished.environment | {"device": "cuda:0"}))
+    run_missing([relu], Path("results"), Path("runs"), device="cpu")
+    assert len(stored(Path("results"))) == 1, "a finished run has only to be stored"
 
 
 def test_a_signal_stops_it_too_and_says_how_to_go_on(

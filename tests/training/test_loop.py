@@ -63,6 +63,17 @@ def test_a_run_s_folder_holds_it_all(finished: Run) -> None:
     assert environment["hardware"]
 
 
+def test_a_result_is_the_last_epoch_and_the_best_and_all_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracies = iter([50.0, 70.0, 60.0])
+    monkeypatch.setattr(loop, "accuracy", lambda logits, labels: next(accuracies))
+    monkeypatch.setattr("detrame.training.loop.Stopwatch.seconds", lambda self: 2.0)
+    run = train(tiny(epochs=3), tmp_path / "run", device="cpu")
+    assert [epoch.seconds for epoch in run.history] == [2.0, 4.0, 6.0]
+    assert (run.scores.last, run.scores.best, run.scores.best_epoch, run.scores.seconds) == (60.0, 70.0, 2, 6.0)
+
+
 def test_load_gives_the_trained_network(finished: Run) -> None:
     run = detrame.load(finished.path)
     test = run.dataset().test
@@ -87,9 +98,12 @@ def test_training_is_pytorch_s_sgd_step_by_step(tmp_path: Path) -> None:
     batches = detrame.data.Batches(dataset.train, 128, seed=3, crop_padding=1, flip=True, mean=dataset.mean)
     for epoch in range(3):
         model.train()
+        right = 0
         for images, labels in batches.epoch(epoch):
             optimizer.zero_grad()
-            F.cross_entropy(model(images), labels).backward()
+            logits = model(images)
+            right += int((logits.argmax(1) == labels).sum())
+            F.cross_entropy(logits, labels).backward()
             optimizer.step()
             with torch.no_grad():
                 for act in q_metric_relus(model):
@@ -98,6 +112,7 @@ def test_training_is_pytorch_s_sgd_step_by_step(tmp_path: Path) -> None:
                     act.gain.data = act.gain.clamp(0, 1)
                     act.threshold.data = act.threshold.clamp(min=0)
         scheduler.step()
+        assert run.history[epoch].train_accuracy == pytest.approx(100 * right / len(dataset.train), abs=0.2)
     for name, tensor in model.state_dict().items():
         torch.testing.assert_close(weights(run)[name], tensor, msg=name)
 
@@ -170,6 +185,8 @@ def test_a_resumed_run_says_what_was_no_longer_as_before(tmp_path: Path, monkeyp
     run = resume(path)
     noted = [{"epoch": 1, "commit": "bbb"}, {"epoch": 3, "commit": "ccc"}]
     assert load(run.path).environment == begun | {"commit": "aaa", "resumed": noted}
+    (path / "result.json").unlink()  # as a damaged run is trained again
+    assert load(resume(path).path).environment == begun | {"commit": "ccc"}
 
 
 def test_the_most_that_ever_shared_the_device_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,6 +279,8 @@ def test_a_signal_finishes_the_step_and_says_how_to_resume(
     ):
         resume(path)
     assert steps == 11
+    stopped = checkpoint.progress_of(path / "checkpoint.safetensors")
+    assert (stopped.epoch, stopped.step) == (1, 3)
     assert signal.getsignal(number) is before
     assert_same_bits(weights(resume(path)), weights(finished))
     assert without_seconds(load(path)) == without_seconds(finished)
@@ -317,8 +336,16 @@ def test_a_kill_during_the_write_of_a_checkpoint_leaves_the_one_before(
     assert_same_bits(weights(resume(path)), weights(finished))
 
 
-def test_validation_images_are_held_out(tmp_path: Path) -> None:
-    run = train(tiny(validation=100), tmp_path / "run", device="cpu")
+def test_validation_images_are_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    def noted(*arguments: Any, seed: int) -> Any:
+        seeds.append(seed)
+        return detrame.data.holdout(*arguments, seed=seed)
+
+    monkeypatch.setattr(loop, "holdout", noted)
+    run = train(tiny(validation=100, seed=3), tmp_path / "run", device="cpu")
+    assert seeds == [3]
     assert run.scores.validation == run.history[-1].validation_accuracy
     assert run.scores.validation is not None
     with pytest.raises(ValueError, match="validation must leave some of 899 training images, got 899"):
@@ -329,7 +356,7 @@ def test_validation_images_are_held_out(tmp_path: Path) -> None:
 def test_a_loss_that_turns_nan_stops_the_run(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"the loss became (nan|inf) in epoch 1, step \d+.*smaller learning rate"):
         train(tiny(norm=None, lr=1e4, epochs=3), tmp_path / "run", device="cpu")
-    with pytest.raises(Failure, match="the learning rate is probably too high"):
+    with pytest.raises(Failure, match=r"the learning rate is probably too high .*, as --set lr=0.1$"):
         train(tiny(lr=1e38), tmp_path / "other", device="cpu")
     assert not load(tmp_path / "run").finished
 
@@ -354,7 +381,7 @@ def test_devices_there_are_not(device: str, complaint: str, tmp_path: Path, monk
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [loop.pick_device(name) for name in ("cuda", "cuda:1")] == ["cuda", "cuda:1"]
+    assert [loop.pick_device(name) for name in ("auto", "cuda", "cuda:1")] == ["cuda", "cuda", "cuda:1"]
     with pytest.raises(ValueError, match="device 'cuda:2' asked for, but PyTorch sees 2 here"):
         loop.pick_device("cuda:2")
 
@@ -428,6 +455,9 @@ def test_metrics_that_lag_behind_the_checkpoint(tmp_path: Path) -> None:
     metrics.write_text(lines[0] + lines[1][:20])
     with pytest.raises(Failure, match=r"metrics.jsonl lacks epochs that .*checkpoint.safetensors has behind it"):
         resume(path)
+    metrics.write_text(lines[0] + "damaged\n")
+    with pytest.raises(Failure, match=r"metrics.jsonl is damaged .*: delete .*checkpoint.safetensors, then `detrame"):
+        resume(path)
     metrics.write_text("".join(lines) + '{"epoch": 3, "lo')
     assert [epoch.epoch for epoch in resume(path).history] == [1, 2, 3]
 
@@ -469,10 +499,21 @@ def damaged(finished: Run, to: Path, name: str, content: bytes) -> Path:
     return to
 
 
-@pytest.mark.parametrize("last", [None, "good", float("nan"), ...])
-def test_results_that_are_no_scores_are_refused(finished: Run, tmp_path: Path, last: Any) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"last": None},
+        {"last": "good"},
+        {"last": float("nan")},
+        {"seconds": 2e9},
+        {"parameters": 0},
+        {"together": 0},
+        {},
+    ],
+)
+def test_results_that_are_no_scores_are_refused(finished: Run, tmp_path: Path, wrong: dict[str, Any]) -> None:
     whole = json.loads((finished.path / "result.json").read_text())
-    scores = {"last": 3} if last is ... else whole | {"last": last}  # of which the first lacks all others
+    scores = whole | wrong if wrong else {"last": 3}  # which lacks all others
     path = damaged(finished, tmp_path / "run", "result.json", json.dumps(scores).encode())
     with pytest.raises(Failure, match=r"result.json is no result .*: delete .*result.json, then `detrame train"):
         _ = load(path).scores
@@ -495,6 +536,23 @@ def test_weights_that_are_not_the_run_s_are_found_out_and_trained_again(finished
     (path / "result.json").unlink()
     assert_same_bits(weights(resume(path)), weights(finished))
     assert without_seconds(load(path)) == without_seconds(finished)
+
+
+def test_metrics_that_are_no_text_are_found_out_and_trained_again(finished: Run, tmp_path: Path) -> None:
+    content = bytearray((finished.path / "metrics.jsonl").read_bytes())
+    content[5] ^= 0x80
+    path = damaged(finished, tmp_path / "run", "metrics.jsonl", bytes(content))
+    with pytest.raises(Failure, match=r"metrics.jsonl is damaged .*: delete .*result.json, then `detrame train"):
+        _ = load(path).history
+    (path / "result.json").unlink()
+    assert without_seconds(resume(path)) == without_seconds(finished)
+
+
+def test_a_result_of_before_digests_were_noted_has_its_network(finished: Run, tmp_path: Path) -> None:
+    result = json.loads((finished.path / "result.json").read_text())
+    del result["weights"]
+    path = damaged(finished, tmp_path / "run", "result.json", json.dumps(result).encode())
+    assert_same_bits(load(path).model.state_dict(), finished.model.state_dict())
 
 
 def test_a_recipe_that_has_changed_since_the_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -57,6 +57,10 @@ def test_digits_draw_their_split_by_the_seed() -> None:
     assert default_recipe("plainnet3", "digits", seed=7, split_seed=1).split_seed == 1
 
 
+def test_runs_of_all_seeds_share_a_recipe() -> None:
+    assert tiny(seed=1, split_seed=2).seedless() == tiny(seed=3, split_seed=4).seedless() != tiny(lr=0.1).seedless()
+
+
 def test_json_round_trip(tmp_path: Path) -> None:
     recipe = tiny(norm=None, lr_milestones=(1, 2), nesterov=True)
     assert Recipe.from_json(recipe.to_json()) == recipe

@@ -251,11 +251,12 @@ class _Training:
         path = self.run.path / "checkpoint.safetensors"
         progress = checkpoint.restore(path, self.step, self.recipe) if path.exists() else Progress()
         metrics = self.run.path / "metrics.jsonl"
-        lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
+        lines = metrics.read_text(errors="replace").splitlines(keepends=True) if metrics.exists() else []
         whole = [line for line in lines if line.endswith("\n")]
         if len(whole) < progress.epoch:
             raise Failure(f"{metrics} lacks epochs that {path} has behind it: delete both to start the run again")
         write_text(metrics, "".join(whole[: progress.epoch]))
+        _ = Run(self.run.path).history  # damage to what is kept is told now, and not when all is trained
         return progress
 
     def work(self) -> "Work[None]":

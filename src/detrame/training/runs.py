@@ -97,17 +97,18 @@ class Run:
     def history(self) -> list[Epoch]:
         """The epochs so far."""
         path = self.path / "metrics.jsonl"
-        text = path.read_text() if path.exists() else ""
-        lines = text[: text.rfind("\n") + 1].splitlines()  # a line without its end was being written
         try:
+            text = path.read_text() if path.exists() else ""
+            lines = text[: text.rfind("\n") + 1].splitlines()  # a line without its end was being written
             return [Epoch(**json.loads(line)) for line in lines]
         except (ValueError, TypeError) as error:
             raise Failure(f"{path} is damaged ({error}): {self.again}") from error
 
     @property
     def again(self) -> str:
-        """What to do about a finished run of which something is damaged."""
-        return f"delete {self.path / 'result.json'}, then {resuming(self.path)} trains it again"
+        """What to do about a run of which something is damaged."""
+        last = self.path / ("result.json" if self.finished else "checkpoint.safetensors")
+        return f"delete {last}, then {resuming(self.path)} trains it again"
 
     @property
     def finished(self) -> bool:
@@ -211,12 +212,13 @@ def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
 
 def note_environment(run: Run, now: dict[str, Any], epoch: int | None) -> None:
     """Keep true in what environment a run is trained: as it begins or, with what changed, goes on after `epoch`."""
-    before = sittings(run.environment)[-1]
-    changed = {name: value for name, value in now.items() if value != before.get(name)}
-    if not changed:
-        return
-    environment = run.environment | changed
-    if epoch is not None:
+    if epoch is None:  # what was noted of an earlier beginning is of no step of this one
+        environment = {name: value for name, value in run.environment.items() if name != "resumed"} | now
+    else:
+        before = sittings(run.environment)[-1]
+        changed = {name: value for name, value in now.items() if value != before.get(name)}
+        if not changed:
+            return
         environment = run.environment | {"resumed": [*run.environment.get("resumed", []), {"epoch": epoch, **changed}]}
     write_text(run.path / "environment.json", json.dumps(environment, indent=2) + "\n")
 
