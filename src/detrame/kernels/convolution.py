@@ -1,8 +1,8 @@
 """Convolutions of channels-last images, by cuDNN or by kernels of our own.
 
 cuDNN is built for many channels: at 16 to 64 of them, or 3 or 10 at a network's ends, it runs at a tenth of what memory
-allows (:mod:`detrame.kernels.few_channels`); and for powers of two of them (:mod:`detrame.kernels.whole_lines`). Which is
-taken for a shape is measured (:mod:`detrame.kernels.choice`).
+allows (see :mod:`detrame.kernels.few_channels`). And it is built for powers of two of them (see
+:mod:`detrame.kernels.whole_lines`). Which is taken for a shape is measured (:mod:`detrame.kernels.choice`).
 """
 
 from contextlib import AbstractContextManager
