@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 import detrame
 from detrame.fusion import Fused
+from detrame.kernels import whole_lines
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.uint8: "*u8", torch.int64: "*i64"}
 OPTIONS = ("num_warps", "num_stages")
@@ -38,6 +40,8 @@ def compile_only(kernel: JITFunction, *args: object, grid: object, warmup: bool,
 
 
 def kind(value: object) -> str:
+    if isinstance(value, TensorDescriptor):
+        return f"tensordesc<{TYPES[value.base.dtype][1:]}{list(value.block_shape)}>"
     return TYPES[value.dtype] if isinstance(value, Tensor) else "fp32" if isinstance(value, float) else "i32"
 
 
@@ -65,10 +69,22 @@ class Block(nn.Module):
         return self.activation_2(self.norm_5(x + self.shift))
 
 
+def whole_lines_of_images() -> None:
+    """These are no pass's choice where there is no GPU."""
+    for channels, tile in ((96, whole_lines.Tile(256, 8)), (192, whole_lines.Tile(128, 8))):
+        x, weight = (
+            torch.empty(shape, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+            for shape in [(128, channels, 16, 16), (channels, channels, 3, 3)]
+        )
+        whole_lines.convolve(x, weight, x, tile, epilogue="step", raw=x, threshold=torch.empty(channels))
+        whole_lines.convolve(x, weight, x, tile, back=True, epilogue="mask", raw=x)
+
+
 if __name__ == "__main__":
     JITFunction.run = compile_only
     block, images = Block(), torch.rand(128, 3, 32, 32)
     Fused(block.train(), torch.bfloat16)(images).float().sum().backward()
     with torch.no_grad():
         Fused(block.eval(), torch.bfloat16)(images)
+    whole_lines_of_images()
     print(*sorted(set(compiled.values())))

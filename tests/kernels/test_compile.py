@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3, in whose terms launches are compiled")
+pytest.importorskip("triton", minversion="3.4", reason="needs Triton 3.4, in whose terms launches are compiled")
 
 from detrame import kernels
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -175,16 +176,69 @@ def test_what_cannot_be_fused_stays_as_it_is() -> None:
         assert fused(model, torch.float32) is model
 
 
+class Chosen:
+    """Candidates that add their name to a list, of times and with results that a test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **times: float) -> None:
+        self.times, self.device, self.capturing = times, 0, False
+        self.results = {name: torch.ones(2) for name in times}
+        self.called: list[str] = []
+        self.candidates = [partial(self.compute, name) for name in times]
+        monkeypatch.setattr(choice, "_microseconds", lambda candidate, args: self.times[candidate.args[0]])
+        monkeypatch.setattr(choice, "_chosen", {})
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: self.capturing)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: self.device)
+
+    def compute(self, name: str, x: Tensor) -> Tensor:
+        self.called.append(name)
+        if name not in self.results:
+            raise RuntimeError("no such instruction")
+        return self.results[name] * x
+
+    def taken(self) -> str:
+        choice.fastest("key", self.candidates, torch.full((2,), 2.0))
+        return self.called[-1]
+
+
 def test_the_faster_candidate_is_taken_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = {"slow": 2.0, "fast": 1.0}
-    monkeypatch.setattr(choice, "_microseconds", lambda candidate: times[candidate()])
-    monkeypatch.setattr(choice, "_chosen", {})
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    device = 0
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: device)
-    assert choice.fastest("key", [lambda: "slow", lambda: "fast"]) == "fast"
-    times["fast"] = 3.0
-    assert choice.fastest("key", [lambda: "slow", lambda: "fast"]) == "fast"
-    device = 1
-    assert choice.fastest("key", [lambda: "slow", lambda: "fast"]) == "slow", "another device chooses for itself"
+    trial = Chosen(monkeypatch, slow=2, fast=1)
+    assert trial.taken() == "fast"
+    trial.times["fast"] = 3
+    assert trial.taken() == "fast"
+    trial.device = 1
+    assert trial.taken() == "slow", "another device chooses for itself"
+
+
+def test_nothing_is_timed_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Chosen(monkeypatch, ours=1, library=2)
+    trial.capturing = True
+    assert trial.taken() == "library"
+    assert trial.called == ["library"]
+    trial.capturing = False
+    assert trial.taken() == "ours"
+
+
+def test_a_candidate_that_is_wrong_or_fails_here_is_left_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Chosen(monkeypatch, ours=1, library=2)
+    trial.results["ours"] = torch.tensor([1.0, 1.1])
+    with pytest.warns(UserWarning, match=r"a kernel is \d+\.\d% off on this machine, so the library's is taken for"):
+        assert trial.taken() == "library"
+    trial.device, trial.results["ours"] = 1, torch.tensor([1.0, torch.nan])
+    with pytest.warns(UserWarning, match="nan% off"):
+        assert trial.taken() == "library"
+    trial.device = 2
+    del trial.results["ours"]
+    with pytest.warns(UserWarning, match="a kernel fails on this machine, .*: no such instruction"):
+        assert trial.taken() == "library"
+    trial.device, trial.results["ours"] = 3, torch.tensor([1.0, 1.004])  # as rounding has it
+    assert trial.taken() == "ours"
+
+
+def test_a_choice_is_made_on_random_numbers_and_moves_none_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Chosen(monkeypatch, ours=1, library=2)
+    trial.results["ours"] = torch.tensor([1.0, 1.1])
+    before = torch.get_rng_state()
+    with pytest.warns(UserWarning, match="off on this machine"):  # on zeros the two would agree
+        assert torch.equal(choice.fastest("key", trial.candidates, torch.zeros(2)), torch.zeros(2))
+    assert torch.equal(torch.get_rng_state(), before)

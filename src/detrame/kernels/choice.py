@@ -1,42 +1,73 @@
 """The choice between ways to compute one thing, by measurement."""
 
+import warnings
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from detrame.modes import capturing
 
-Result = TypeVar("Result")
+Candidate = Callable[..., Tensor]
 _chosen: dict[Hashable, int] = {}
 _CALLS, _REPLAYS = 10, 5
+_ROUNDING = 0.03  # of half precision, in norm
 
 
-def fastest(key: Hashable, candidates: Sequence[Callable[[], Result]]) -> Result:
-    """The result of the candidate that was fastest when `key` was first met.
+def fastest(key: Hashable, candidates: Sequence[Candidate], *args: Tensor | None) -> Tensor:
+    """The result, from `args`, of the candidate that was fastest when `key` was first met.
 
-    All candidates compute the same thing. They are timed as they will run, inside a CUDA graph; without CUDA, where
-    only Triton's interpreter runs them, the first is taken.
+    All candidates compute the same thing. The last, a library's, is the reference: one that fails on this machine or
+    disagrees is not taken, with a warning. They are timed as they will run, inside a CUDA graph, but on random numbers:
+    on the zeros that a coupling starts with, nobody disagrees, and a GPU is faster. Without CUDA, where only Triton's
+    interpreter runs them, the first is taken.
     """
     if len(candidates) == 1 or not torch.cuda.is_available():
-        return candidates[0]()
-    key = torch.cuda.current_device(), key
+        return candidates[0](*args)
+    key = torch.cuda.current_device(), len(candidates), key
     if key not in _chosen:
         if torch.cuda.is_current_stream_capturing():  # nothing can be timed then; the warm-up has met every key
-            return candidates[0]()
-        times = [_microseconds(candidate) for candidate in candidates]
-        _chosen[key] = times.index(min(times))
-    return candidates[_chosen[key]]()
+            return candidates[-1](*args)
+        _chosen[key] = _choose(key, candidates, [_random_like(arg) for arg in args])
+    return candidates[_chosen[key]](*args)
 
 
-def _microseconds(candidate: Callable[[], object]) -> float:
+def _random_like(arg: Tensor | None) -> Tensor | None:
+    if arg is None:
+        return None
+    random = torch.Generator(arg.device).manual_seed(arg.numel())  # of its own: a training's numbers stay as they are
+    return torch.empty_like(arg).normal_(generator=random)
+
+
+def _choose(key: Hashable, candidates: Sequence[Candidate], args: Sequence[Tensor | None]) -> int:
+    *others, reference = range(len(candidates))
+    expected = candidates[reference](*args).float()
+    right = [*(n for n in others if _agrees(candidates[n], args, expected, key)), reference]
+    return min(right, key=lambda n: _microseconds(candidates[n], args))
+
+
+def _agrees(candidate: Candidate, args: Sequence[Tensor | None], expected: Tensor, key: Hashable) -> bool:
+    try:
+        error = float((candidate(*args).float() - expected).norm() / expected.norm())
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as failure:  # whatever a compiler or a driver raises
+        warnings.warn(f"a kernel fails on this machine, so the library's is taken for {key}: {failure}", stacklevel=4)
+        return False
+    if not error <= _ROUNDING:
+        warnings.warn(f"a kernel is {error:.1%} off on this machine, so the library's is taken for {key}", stacklevel=4)
+        return False
+    return True
+
+
+def _microseconds(candidate: Candidate, args: Sequence[Tensor | None]) -> float:
     for _ in range(2):  # compiled and loaded before the capture
-        candidate()
+        candidate(*args)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with capturing(graph):
         for _ in range(_CALLS):
-            candidate()
+            candidate(*args)
     graph.replay()
     times = []
     for _ in range(_REPLAYS):

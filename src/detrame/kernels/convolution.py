@@ -1,21 +1,23 @@
-"""Convolutions of channels-last images, by cuDNN or, where channels are few, by :mod:`detrame.kernels.few_channels`.
+"""Convolutions of channels-last images, by cuDNN or by kernels of our own.
 
 cuDNN is built for many channels: at 16 to 64 of them, or 3 or 10 at a network's ends, it runs at a tenth of what memory
-allows. Which is taken for a shape is measured (:mod:`detrame.kernels.choice`).
+allows (see :mod:`detrame.kernels.few_channels`). And it is built for powers of two of them (see
+:mod:`detrame.kernels.whole_lines`). Which is taken for a shape is measured (:mod:`detrame.kernels.choice`).
 """
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from detrame.kernels import few_channels
-from detrame.kernels.choice import fastest
+from detrame.kernels import few_channels, whole_lines
+from detrame.kernels.choice import Candidate, fastest
 from detrame.kernels.few_channels import Shape
 from detrame.kernels.pointwise import mask, subtract_relu
+from detrame.kernels.whole_lines import Tile
 
 FEW = 64  # channels up to which they are tried
 
@@ -40,15 +42,19 @@ def convolve(x: Tensor, weight: Tensor, shape: Shape, *, often: bool = True) -> 
     Unless it will be computed `often`, a search among all of cuDNN's plans, which takes seconds, is not worth it.
     """
 
-    def library() -> Tensor:
+    def library(x: Tensor, weight: Tensor) -> Tensor:
         with _plans(often):
             return F.conv2d(x, weight, stride=shape.stride, padding=shape.padding)
 
-    def tiles() -> Tensor:
+    def few(x: Tensor, weight: Tensor) -> Tensor:
         return few_channels.convolve(x, weight, shape, _empty(x, weight, shape))
 
-    key = *_key("forward", x, weight, shape), often
-    return fastest(key, [tiles, library] if _worth_trying(weight) else [library])
+    def lines(tile: Tile, x: Tensor, weight: Tensor) -> Tensor:
+        return whole_lines.convolve(x, weight, _empty(x, weight, shape), tile)
+
+    tiles = [partial(lines, tile) for tile in whole_lines.tiles_for(x, weight, len(weight), shape)]
+    ways: list[Candidate] = [*([few] if _worth_trying(weight) else []), *tiles, library]
+    return fastest((*_key("forward", x, weight, shape), often), ways, x, weight)
 
 
 def _plans(search: bool = True) -> AbstractContextManager[None]:
@@ -87,27 +93,36 @@ def convolve_back(
 ) -> Tensor:
     """The gradient of :func:`convolve` with respect to x; with a `code`, only where that is positive, into `out`."""
 
-    def library() -> Tensor:
+    def library(grad: Tensor, x: Tensor, weight: Tensor, code: Tensor | None, out: Tensor | None) -> Tensor:
         result = _back(grad, x, weight, shape, [True, False, False])[0]
         return result if code is None or out is None else mask(result, code, out)
 
-    def tiles() -> Tensor:
+    def few(grad: Tensor, x: Tensor, weight: Tensor, code: Tensor | None, out: Tensor | None) -> Tensor:
         return few_channels.convolve_back(grad, weight, shape, torch.empty_like(x) if out is None else out, code=code)
 
+    def lines(tile: Tile, grad: Tensor, x: Tensor, weight: Tensor, code: Tensor | None, out: Tensor | None) -> Tensor:
+        out = torch.empty_like(x) if out is None else out
+        return whole_lines.convolve(
+            grad, weight, out, tile, back=True, epilogue="mask" if code is not None else "", raw=code
+        )
+
+    tiles = [partial(lines, tile) for tile in whole_lines.tiles_for(grad, weight, x.shape[1], shape)]
     key = _key("back" if code is None else "masked back", x, weight, shape)
-    return fastest(key, [tiles, library] if _worth_trying_back(weight, shape) else [library])
+    ways: list[Candidate] = [*([few] if _worth_trying_back(weight, shape) else []), *tiles, library]
+    return fastest(key, ways, grad, x, weight, code, out)
 
 
 def weight_gradient(grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
     """The gradient of :func:`convolve` with respect to the weight."""
 
-    def library() -> Tensor:
+    def library(grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         return _back(grad, x, weight, shape, [False, True, False])[1]
 
-    def tiles() -> Tensor:
+    def few(grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         return few_channels.weight_gradient(grad, x, weight, shape)
 
-    return fastest(_key("weight", x, weight, shape), [tiles, library] if _worth_trying(weight) else [library])
+    ways: list[Candidate] = [few, library] if _worth_trying(weight) else [library]
+    return fastest(_key("weight", x, weight, shape), ways, grad, x, weight)
 
 
 def step(
@@ -116,25 +131,31 @@ def step(
     """A step of the Q-Metric ReLU, ``relu(W u - raw - b)``, into `out` if that is given; `often` as in `convolve`."""
     shape = same_size(coupling)
 
-    def library() -> Tensor:
+    def library(u: Tensor, coupling: Tensor, raw: Tensor, threshold: Tensor, out: Tensor | None) -> Tensor:
         with _plans(often):
             product = F.conv2d(u, coupling, padding=shape.padding)
         return subtract_relu(product, raw, threshold, product if out is None else out)
 
-    def fused_library() -> Tensor:
+    def fused_library(u: Tensor, coupling: Tensor, raw: Tensor, threshold: Tensor, _: None) -> Tensor:
         ones = [1, 1]
         with _plans(often):
             return torch.cudnn_convolution_add_relu(
                 u, coupling, raw, -1.0, -threshold.to(u.dtype), ones, [shape.padding] * 2, ones, 1
             )
 
-    def tiles() -> Tensor:
-        result = torch.empty_like(u) if out is None else out
-        return few_channels.convolve(u, coupling, shape, result, epilogue="step", raw=raw, threshold=threshold)
+    def few(u: Tensor, coupling: Tensor, raw: Tensor, threshold: Tensor, out: Tensor | None) -> Tensor:
+        out = torch.empty_like(u) if out is None else out
+        return few_channels.convolve(u, coupling, shape, out, epilogue="step", raw=raw, threshold=threshold)
 
-    candidates: list[Callable[[], Tensor]] = [tiles] if _worth_trying(coupling) else []
-    candidates += [library] if out is not None or not u.is_cuda else [library, fused_library]
-    return fastest((*_key("step" if out is None else "step into", u, coupling, shape), often), candidates)
+    def lines(tile: Tile, u: Tensor, coupling: Tensor, raw: Tensor, threshold: Tensor, out: Tensor | None) -> Tensor:
+        out = torch.empty_like(u) if out is None else out
+        return whole_lines.convolve(u, coupling, out, tile, epilogue="step", raw=raw, threshold=threshold)
+
+    ways: list[Candidate] = [few] if _worth_trying(coupling) else []
+    ways += [partial(lines, tile) for tile in whole_lines.tiles_for(u, coupling, len(coupling), shape)]
+    ways += [library] if out is not None or not u.is_cuda else [fused_library, library]
+    key = *_key("step" if out is None else "step into", u, coupling, shape), often
+    return fastest(key, ways, u, coupling, raw, threshold, out)
 
 
 def same_size(coupling: Tensor) -> Shape:

@@ -100,7 +100,7 @@ def _patches(x, image, top, left, some, i, place, lines, line: tl.constexpr,
 
 
 @triton.jit
-def _finish(total, out, raw, threshold, place, mask, output, inside, epilogue: tl.constexpr):
+def finish(total, out, raw, threshold, place, mask, output, inside, epilogue: tl.constexpr):
     """Store a tile, after a step of the Q-Metric ReLU or the mask of its backward."""
     if epilogue == "step":  # relu(W u - raw - b)
         total -= tl.load(raw + place, mask=mask, other=0).to(tl.float32)
@@ -153,7 +153,7 @@ def _convolve(
             )  # fmt: skip
     place_out = row[:, None] * (pixels * outputs) + (pixel * outputs + output)[None, :]
     mask = (row < rows)[:, None] & inside[None, :]
-    _finish(total, out, raw, threshold, place_out, mask, output, inside, epilogue)
+    finish(total, out, raw, threshold, place_out, mask, output, inside, epilogue)
 
 
 @triton.jit
@@ -211,7 +211,7 @@ def _convolve_back(
             )  # fmt: skip
     first = (image * height + h * stride + h_phase) * width + w * stride + w_phase
     place_out = first[:, None] * outputs + (pixel * (stride * outputs) + output)[None, :]
-    _finish(total, out, code, code, place_out, some[:, None] & inside[None, :], output, inside, epilogue)
+    finish(total, out, code, code, place_out, some[:, None] & inside[None, :], output, inside, epilogue)
 
 
 @triton.jit

@@ -1,0 +1,144 @@
+"""Convolutions of channels-last images to 96 or 192 channels, and other sums of two powers of two, in Triton.
+
+cuDNN computes 128 channels where there are 96. Here a product is two, of 64 and of 32 channels. A tile is some whole
+lines of an image, or some whole images: shifted by a tap of the kernel it is still a box, which Hopper's copy engine
+for tensors (TMA) fetches by itself, with zeros beyond the image.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from detrame.kernels.few_channels import Shape, finish
+
+try:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+except ImportError:  # Triton before 3.4: nothing fits
+    TensorDescriptor = None
+
+
+class Tile(NamedTuple):
+    """How many pixels a program takes, and how it is compiled."""
+
+    pixels: int
+    warps: int
+    stages: int = 4
+
+    def sums(self, outputs: int) -> float:
+        """How many a thread holds."""
+        return self.pixels * outputs / (32 * self.warps)
+
+
+_TILES = [Tile(256, 8), Tile(128, 8), Tile(128, 4), Tile(64, 4)]
+_SUMS = 96  # that a thread can hold besides the rest; at half as many, it waits more than it works
+
+
+@triton.jit
+def _convolve_lines(
+    x, filters, filters_rest, out, raw, threshold, pixels,
+    height: tl.constexpr, width: tl.constexpr, inputs: tl.constexpr, kernel: tl.constexpr, back: tl.constexpr,
+    epilogue: tl.constexpr, images: tl.constexpr, lines: tl.constexpr, span: tl.constexpr,
+    columns: tl.constexpr, rest: tl.constexpr,
+):  # fmt: skip
+    """A tile of the output, all ``columns + rest`` channels of it.
+
+    The filters are (outputs, taps, inputs) and, where they are taken `back`, (inputs, taps, outputs).
+    """
+    size: tl.constexpr = images * lines * width
+    taps: tl.constexpr = kernel * kernel
+    start = tl.program_id(0) * size
+    image, top = start // (height * width), start // width % height
+    total = tl.zeros((size, columns), tl.float32)
+    total_rest = tl.zeros((size, rest), tl.float32)
+    for step in range(taps * (inputs // span)):
+        tap, channel = step // (inputs // span), step % (inputs // span) * span
+        corner = [image, top + tap // kernel - kernel // 2, tap % kernel - kernel // 2, channel]
+        patch = x.load(corner).reshape(size, span)
+        if back:
+            tap = taps - 1 - tap
+            total = tl.dot(patch, filters.load([channel, tap, 0]).reshape(span, columns), total)
+            total_rest = tl.dot(patch, filters_rest.load([channel, tap, columns]).reshape(span, rest), total_rest)
+        else:
+            total = tl.dot(patch, filters.load([0, tap, channel]).reshape(columns, span).T, total)
+            total_rest = tl.dot(patch, filters_rest.load([columns, tap, channel]).reshape(rest, span).T, total_rest)
+    pixel = (start + tl.arange(0, size))[:, None]
+    output = tl.arange(0, columns)
+    place = pixel * (columns + rest) + output[None, :]
+    finish(total, out, raw, threshold, place, pixel < pixels, output, output >= 0, epilogue)
+    output = columns + tl.arange(0, rest)
+    place = pixel * (columns + rest) + output[None, :]
+    finish(total_rest, out, raw, threshold, place, pixel < pixels, output, output >= 0, epilogue)
+
+
+def tiles_for(x: Tensor, weight: Tensor, outputs: int, shape: Shape) -> list[Tile]:
+    """The tiles worth trying for a convolution of x to `outputs` channels; none where it is none of these.
+
+    All sizes in a tile are powers of two, so the images' have to be, and the rest of the channels.
+    """
+    _, inputs, height, width = x.shape
+    rest = _parts(outputs)[1]
+    sizes = rest >= 16 and inputs % 16 == 0 and all(size & (size - 1) == 0 for size in (height, width, rest))
+    same_size = shape.stride == 1 and shape.kernel == 2 * shape.padding + 1
+    half = all(values.element_size() == 2 and values.data_ptr() % 16 == 0 for values in (x, weight))
+    if not (sizes and same_size and half and _has_engine(x)):
+        return []
+    return [tile for tile in _TILES if width <= tile.pixels and _SUMS / 2 < tile.sums(outputs) <= _SUMS]
+
+
+def _has_engine(x: Tensor) -> bool:
+    return TensorDescriptor is not None and x.is_cuda and torch.cuda.get_device_capability(x.device) >= (9, 0)
+
+
+def _parts(outputs: int) -> tuple[int, int]:
+    """The largest power of two below, and the rest."""
+    columns = 1 << (outputs.bit_length() - 1)
+    return columns, outputs - columns
+
+
+def convolve(
+    x: Tensor,
+    weight: Tensor,
+    out: Tensor,
+    tile: Tile,
+    *,
+    back: bool = False,
+    epilogue: str = "",
+    raw: Tensor | None = None,
+    threshold: Tensor | None = None,
+) -> Tensor:
+    """A convolution into `out`, of its size, with an epilogue on `raw` and `threshold`; `back`, its gradient."""
+    images, inputs, height, width = x.shape
+    columns, rest = _parts(out.shape[1])
+    lines = min(height, tile.pixels // width)
+    many = tile.pixels // (lines * width)  # images a tile
+    span = min(64, inputs & -inputs)
+    box = [many, lines, width, span]
+    patches = TensorDescriptor(x, [images, height, width, inputs], _strides(height, width, inputs), box)
+
+    def filters(part: int) -> object:
+        first, kernel, _, last = (weight.shape[axis] for axis in (0, 2, 3, 1))
+        taps = kernel**2
+        return TensorDescriptor(
+            weight, [first, taps, last], _strides(taps, last), [span, 1, part] if back else [part, 1, span]
+        )
+
+    pixels = images * height * width
+    _convolve_lines[(triton.cdiv(pixels, tile.pixels),)](
+        patches, filters(columns), filters(rest), out, out if raw is None else raw,
+        out if threshold is None else threshold, pixels,
+        height, width, inputs, weight.shape[2], back, epilogue,
+        images=many, lines=lines, span=span, columns=columns, rest=rest,
+        num_warps=tile.warps, num_stages=tile.stages,
+    )  # fmt: skip
+    return out
+
+
+def _strides(*sizes: int) -> list[int]:
+    """Of a contiguous tensor with these sizes behind its first axis."""
+    strides = [1]
+    for size in reversed(sizes):
+        strides.insert(0, strides[0] * size)
+    return strides
