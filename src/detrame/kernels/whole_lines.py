@@ -32,7 +32,7 @@ class Tile(NamedTuple):
         return self.pixels * outputs / (32 * self.warps)
 
 
-_TILES = [Tile(256, 8), Tile(128, 8), Tile(128, 4), Tile(64, 4)]
+_TILES = [Tile(256, 8), Tile(128, 8), Tile(128, 4), Tile(64, 4, stages=3)]  # the last leaves room for two programs
 _SUMS = 96  # that a thread can hold besides the rest; at half as many, it waits more than it works
 
 
