@@ -123,18 +123,23 @@ def test_the_paper_s_row_in_words() -> None:
 
 
 def test_the_readme_s_figures() -> None:
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    (relu, qmetric), (by_gradient, other) = (measured(attack, "wideresnet16_8").values() for attack in UNIVERSAL)
-    at = "normalised", 0.05
-    assert f"of {relu[at].mean:.1f}% of them with ReLU and of {qmetric[at].mean:.1f}% with Q-Metric" in readme
-    assert f"a stronger attack of ours, {by_gradient[at].mean:.1f} and {other[at].mean:.1f}%" in readme
-    at = "pixels", 0.05
-    assert f"the latter changes {by_gradient[at].mean:.0f} and {other[at].mean:.0f}%" in readme
+    readme = (ROOT / "README.md").read_text()
+    by_deepfool, by_gradient = (measured(attack, "wideresnet16_8").values() for attack in UNIVERSAL)
+    batched = "one perturbation for all images, the paper's method in batches"
+    stronger = "the same, by a stronger attack of ours"
+    for name, found, unit, radius in (
+        (batched, by_deepfool, "normalised", "0.05 normalised, about 3/255"),
+        (stronger, by_gradient, "normalised", "0.05 normalised, about 3/255"),
+        (stronger, by_gradient, "pixels", "12.75/255"),
+    ):
+        changed = [f"{at[unit, 0.05].mean:.1f}" for at in found]
+        assert f"| {name} | {radius} | predictions changed | {' | '.join(changed)} |\n" in readme
     left = left_by("autoattack", "wideresnet16_8")
-    assert f"leaves {left[0][0]:.1f} and {left[1][0]:.1f}% right at 1/255 and nothing at 4/255" in readme
-    assert left[0][2] == left[1][2] == 0
-    clean = [found["pixels", 0.05].clean for found in (relu, qmetric)]
-    assert f"{clean[0]:.1f} and {clean[1]:.1f}% right on unchanged images" in readme
+    for place, radius in ((0, "1/255"), (2, "4/255")):
+        accuracies = [f"{accuracy[place]:.1f}" for accuracy in left]
+        assert f"| AutoAttack on each of 1,000 images | {radius} | accuracy | {' | '.join(accuracies)} |\n" in readme
+    clean = [f"{at['pixels', 0.05].clean:.1f}" for at in by_deepfool]
+    assert f"| none | | accuracy | {' | '.join(clean)} |\n" in readme
 
 
 def test_how_much_larger_a_radius_it_takes() -> None:
