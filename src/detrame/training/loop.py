@@ -50,7 +50,7 @@ def train(
         recipe: what to train, on what, and how.
         out: the run's folder; it must not exist, or be empty.
         device: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one.
-        checkpoint_every: epochs from one checkpoint to the next.
+        checkpoint_every: number of epochs between checkpoints.
         on_epoch: called with the run and the epoch after each epoch.
     """
     return resume(plan(recipe, out, device=device).path, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
@@ -74,10 +74,10 @@ def plan(recipe: Recipe, out: str | Path, *, device: str = "auto") -> Run:
 
 
 def resume(path: str | Path, *, checkpoint_every: int = 1, on_epoch: OnEpoch | None = None) -> Run:
-    """Train what a run still lacks, from its last checkpoint; a finished run is returned as it is.
+    """Continue a run from its last checkpoint until it is finished. A finished run is returned as it is.
 
-    On the CPU, with the same number of threads, the weights are those of a run that was never interrupted, to the bit.
-    SIGINT and SIGTERM finish the step, write a checkpoint and end in a Failure that says how to continue.
+    On the CPU, with the same number of threads, the weights are the same to the bit as those of an uninterrupted run.
+    On SIGINT or SIGTERM, the step is finished and a checkpoint written; then a Failure says how to continue.
     """
     return resume_all([path], checkpoint_every=checkpoint_every, on_epoch=on_epoch)[0]
 

@@ -1,8 +1,8 @@
-"""One folder a run: what was asked, where it ran, how it went, and the weights.
+"""One folder per run: what was asked, where it ran, how it went, and the weights.
 
 recipe.json        the resolved recipe
 environment.json   versions, hardware, commit, data, and what of it changed where the run was resumed; this format
-metrics.jsonl      one line an epoch
+metrics.jsonl      one line per epoch
 checkpoint.safetensors   the state to resume from, while the run is not finished
 weights.safetensors, result.json   when it is
 """
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def again(self) -> str:
-        """What to do about a run of which something is damaged."""
+        """What to do about a damaged run."""
         last = self.path / ("result.json" if self.finished else "checkpoint.safetensors")
         return f"delete {last}, then {resuming(self.path)} trains it again"
 
@@ -153,9 +153,9 @@ class Run:
 
 
 def load(path: str | Path) -> Run:
-    """The run in a folder: its recipe, scores, history, and its trained network.
+    """Load the run in a folder: its recipe, scores, history, and its trained network.
 
-    A Failure says what is wrong with a folder that is none, or one that another version of detrame wrote.
+    If the folder holds no run, or one that another version of detrame wrote, a Failure says what is wrong.
     """
     path = Path(path)
     _check_readable(path)
