@@ -190,8 +190,8 @@ def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     if held.isdisjoint(map(id, model.parameters())):
         raise ValueError(
-            "the optimizer holds no parameter of the network, and would train another one: make it of this network's "
-            "parameters, after detrame.convert, which copies"
+            "the optimizer holds no parameter of the network, so it would train another one: make it from this "
+            "network's parameters, after detrame.convert, which copies"
         )
 
     def project(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

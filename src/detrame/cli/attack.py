@@ -149,17 +149,19 @@ class _Asked:
 
         radii, ratios = values("--radius", radius), values("--noise", noise)
         if not radii and (check or attacks is not None):
-            raise ValueError(f"{'--check' if check else '--attacks'} needs --radius, as 8/255 with --unit pixels")
+            raise ValueError(
+                f"{'--check' if check else '--attacks'} needs a radius, such as --radius 8/255 --unit pixels"
+            )
         if not radii and not ratios:
-            raise ValueError("how strong an attack? give --radius, as 8/255 with --unit pixels, or --noise, as 0.01")
+            raise ValueError("how strong an attack? give --radius 8/255 --unit pixels, for example, or --noise 0.01")
         if not all(0 <= ratio < float("inf") for ratio in ratios):  # before attacks, which come first, take their time
-            raise ValueError(f"--noise takes numbers >= 0, as 0.01; got {noise}")
+            raise ValueError(f"--noise takes numbers >= 0, such as 0.01; got {noise}")
         if norm is not None and not radii:
             raise ValueError("--norm is that of --radius, and --noise has none: leave it out, or give --radius")
         if unit is None:
             raise ValueError(
                 f"{'--radius' if radii else '--noise'} needs its unit: --unit pixels for pixels in [0, 1], "
-                "or --unit normalised for what the network sees once it has normalised them"
+                "or --unit normalised for what the network sees after normalising them"
             )
         chosen = names("--attacks", attacks) or ["uap", "uap-gradient"]
         if radii and unit != "pixels" and (check or not PER_IMAGE.keys().isdisjoint(chosen)):
@@ -208,5 +210,5 @@ def values(option: str, text: str | None) -> list[float]:
         return [float(Fraction(part)) if "/" in part else float(part) for part in text.split(",")] if text else []
     except (ValueError, ZeroDivisionError):
         raise ValueError(
-            f"{option} takes numbers or fractions with commas between, as 4/255,0.05; got {text!r}"
+            f"{option} takes numbers or fractions separated by commas, such as 4/255,0.05; got {text!r}"
         ) from None

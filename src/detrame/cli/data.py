@@ -98,8 +98,8 @@ def get(
     if path is not None and name not in data.CATALOGUE:
         if not path.is_dir():
             raise ValueError(
-                f"{source} is a file: {name} is none of the known data sets, and your own images come as a folder "
-                "with one for each class"
+                f"{source} is a file: {name} is not a known data set, and your own images need a folder "
+                "with a folder for each class in it"
             )
         _show(data.get_folder(name, path, size=size, split_seed=split_seed or 0), as_json)
         return

@@ -84,8 +84,8 @@ def train(
         decided = [model, *options.values(), seeds, out, recipe, changes]
         if any(value is not None for value in decided) or print_recipe or device != "auto":
             raise ValueError(
-                "--resume continues runs by their own recipes, on the device they began on: "
-                "give no model, no device and nothing of a recipe with it"
+                "--resume continues runs with their own recipes, on the device they began on: "
+                "leave out the model, --device and everything about the recipe"
             )
         runs = find(resume)
         total = sum(run.recipe.epochs - len(run.history) for run in runs if not run.finished)
@@ -137,7 +137,7 @@ def compare(
     named = model if model or recipe_file(recipe) else "plainnet3"
     start = _recipe(recipe, changes, model=named, dataset=dataset, iterations=iterations, epochs=epochs)
     if start.activation == "dictionary":
-        raise ValueError(f"{start.model} has no activation to compare: `detrame reproduce ddl` sets it beside others")
+        raise ValueError(f"{start.model} has no activation to compare: `detrame reproduce ddl` compares it with others")
     place = out or plans.free_folder(Path("runs") / f"compare-{start.model}-{start.dataset}")
     chosen = numbers("--seeds", seeds)
     _tell_of_the_cpu(start, device, quiet=as_json)

@@ -124,7 +124,7 @@ class DeTraMeClassifier(NetworkClassifier):
         wanted = (network, self.network_options or {}, self.activation, self.iterations)
         if self.warm_start and hasattr(self, "network_") and wanted != self._built:
             raise ValueError(
-                f"warm_start goes on with the (network, network_options, activation, iterations) of the last fit, "
+                f"warm_start continues with the (network, network_options, activation, iterations) of the last fit, "
                 f"{self._built}, got {wanted}: set warm_start=False, or fit a clone"
             )
         with all_or_nothing(self):
@@ -149,7 +149,7 @@ class DeTraMeClassifier(NetworkClassifier):
         if array.ndim != 4:
             raise ValueError(
                 f"Expected 4D array (n_samples, channels, height, width) for network={self.network!r}, "
-                f"got {array.ndim}D array instead: reshape the images, or give widths of layers, as network=(128,)"
+                f"got {array.ndim}D array instead: reshape the images, or give layer widths, such as network=(128,)"
             )
         if not array.size:
             raise ValueError(f"images of shape {array.shape[1:]} have no pixels")
@@ -197,7 +197,7 @@ class DeTraMeClassifier(NetworkClassifier):
             layers += [nn.Linear(features, width), activation(width, None)]
             features = width
         if not layers:
-            raise ValueError("network needs the width of at least one hidden layer, as (128,)")
+            raise ValueError("network needs the width of at least one hidden layer, such as (128,)")
         return nn.Sequential(*layers, nn.Linear(features, classes))
 
     def _loss(self) -> Loss:

@@ -91,7 +91,7 @@ class Loop:
         mean = total.item() / len(train.labels)
         if not math.isfinite(mean):
             raise ValueError(
-                f"the loss became {mean}: scale the input, as with StandardScaler, or take a smaller "
+                f"the loss became {mean}: scale the input, for example with StandardScaler, or use a smaller "
                 f"learning_rate than {self.learning_rate:g}"
             )
         return mean

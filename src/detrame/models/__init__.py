@@ -98,7 +98,9 @@ def default_activation(name: str) -> str:
 def _factory(name: str, activation: str | ActivationFactory, iterations: int) -> ActivationFactory:
     if is_dictionary_network(name):
         if activation != DICTIONARY:
-            raise ValueError(f"{name} takes no activation, its layers give codes; got {activation!r}: leave it out")
+            raise ValueError(
+                f"{name} takes no activation, because its layers already give codes; got {activation!r}: leave it out"
+            )
         return lambda channels, kernel_size: nn.Identity()
     if isinstance(activation, str):
         return activation_factory(activation, iterations=iterations)
@@ -111,8 +113,9 @@ def _check_factory(activation: object) -> None:
     of_pytorch = isinstance(activation, type) and activation.__module__.startswith("torch.nn.")
     if of_pytorch or isinstance(activation, nn.Module) or not callable(activation):
         raise TypeError(
-            "activation must be a name or a factory of channels and kernel_size, as `lambda channels, kernel_size: "
-            f"nn.ReLU()`, got {getattr(activation, '__name__', type(activation).__name__)}"
+            "activation must be a name or a factory of channels and kernel_size, such as "
+            "`lambda channels, kernel_size: nn.ReLU()`, got "
+            f"{getattr(activation, '__name__', type(activation).__name__)}"
         )
 
 

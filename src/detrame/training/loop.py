@@ -67,7 +67,7 @@ def plan(recipe: Recipe, out: str | Path, *, device: str = "auto") -> Run:
         recipe.build(dataset)
     if recipe.crop_padding >= min(dataset.train.images.shape[2:]):
         size = "x".join(map(str, dataset.train.images.shape[2:]))
-        raise ValueError(f"crop_padding must be less than the images are wide, {size}, got {recipe.crop_padding}")
+        raise ValueError(f"crop_padding must be less than the width of the images, {size}, got {recipe.crop_padding}")
     if recipe.validation >= len(dataset.train):
         raise ValueError(f"validation must leave some of {len(dataset.train)} training images, got {recipe.validation}")
     return prepare(Path(out), recipe, dataset, chosen)
@@ -254,7 +254,7 @@ class _Training:
         lines = metrics.read_text(errors="replace").splitlines(keepends=True) if metrics.exists() else []
         whole = [line for line in lines if line.endswith("\n")]
         if len(whole) < progress.epoch:
-            raise Failure(f"{metrics} lacks epochs that {path} has behind it: delete both to start the run again")
+            raise Failure(f"{metrics} lacks epochs that {path} has already trained: delete both to start the run again")
         write_text(metrics, "".join(whole[: progress.epoch]))
         _ = Run(self.run.path).history  # damage to what is kept is told now, and not when all is trained
         return progress
@@ -318,7 +318,7 @@ class _Training:
                 smaller = min(lr / 10, 0.1)  # a tenth of an absurd one is as absurd
                 raise Failure(
                     f"the loss became {loss} in epoch {self.progress.epoch + 1}, step {step}, of {self.run.path}: "
-                    f"{cause} (it is {lr:g}); start again with a smaller one, as --set lr={smaller:g}"
+                    f"{cause} (it is {lr:g}); start again with a smaller one, such as --set lr={smaller:g}"
                 )
 
     def _close_epoch(self, logits: Sequence[Tensor]) -> Epoch:

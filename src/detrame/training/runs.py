@@ -70,7 +70,7 @@ class Scores:
         for name, most in (("last", 100), ("best", 100), ("seconds", 1e9)):  # thirty years
             score = getattr(self, name)
             if not isinstance(score, int | float) or not 0 <= score <= most:
-                raise ValueError(f"{score!r} is no score")
+                raise ValueError(f"{score!r} is not a score")
         for name in ("parameters", "together"):
             if type(count := getattr(self, name)) is not int or count < 1:
                 raise ValueError(f"{name}: {count!r}")
@@ -125,7 +125,7 @@ class Run:
         try:
             return Scores(**_read_json(path, self.again))
         except (TypeError, ValueError) as error:
-            raise Failure(f"{path} is no result ({why_not(error)}): {self.again}") from error
+            raise Failure(f"{path} is not a result ({why_not(error)}): {self.again}") from error
 
     def dataset(self) -> Dataset:
         """The data set the run was trained on; a Failure if it is not here, or its name stands for other images."""
@@ -189,7 +189,9 @@ def _check_readable(folder: Path) -> None:
     files = "recipe.json", "environment.json", "metrics.jsonl", "weights.safetensors", "result.json"
     for path in (folder, *(folder / name for name in files)):
         if path.exists() and not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
-            raise Failure(f"you have no permission to read {path}: change it by chmod, or copy the run as its owner")
+            raise Failure(
+                f"you have no permission to read {path}: change that with chmod, or copy the run as its owner"
+            )
 
 
 def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:

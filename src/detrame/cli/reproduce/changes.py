@@ -69,7 +69,7 @@ def changes(
     short = short if any(row.n for row in short) else []
     long = [row for model, _ in cells for row in table.final_rows(found, full, model, dataset)]
     if not short and not long:
-        raise Failure(f"nothing is stored yet of these runs in {results}: `detrame reproduce changes` trains them")
+        raise Failure(f"nothing is stored yet for these runs in {results}: `detrame reproduce changes` trains them")
     if as_json:
         print_document([vars(row) for row in [*short, *long] if row.n])
         return

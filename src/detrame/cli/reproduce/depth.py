@@ -62,7 +62,7 @@ def depth(
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json, table=table.TABLE)
     rows = table.rows(found, dataset, chosen, layers, epochs=epochs)
     if not any(row.n for row in rows):
-        raise Failure(f"nothing is stored yet of these networks in {results}: `detrame reproduce depth` trains them")
+        raise Failure(f"nothing is stored yet for these networks in {results}: `detrame reproduce depth` trains them")
     if plot is not None:
         write_text(plot, table.plot(rows))
     if as_json:

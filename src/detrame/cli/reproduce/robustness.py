@@ -195,7 +195,7 @@ class _Table:
         found = [one for one in found if (one.model, one.dataset) in wanted]
         if not found:
             again = f"detrame reproduce {self.name}"
-            raise Failure(f"nothing is stored yet of these networks in {self.results}: `{again}` measures it")
+            raise Failure(f"nothing is stored yet for these networks in {self.results}: `{again}` measures it")
         if self.out is not None:
             page.write(found, self.out)
         rows = tables.weakest_first(tables.rows(found))

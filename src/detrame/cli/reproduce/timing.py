@@ -48,7 +48,7 @@ def timing(
     from detrame.experiments.timing import rows
 
     if dataset != "cifar10":
-        raise ValueError(f"the paper has no times on {dataset}: they are of cifar10 alone")
+        raise ValueError(f"the paper has times for cifar10 only, not for {dataset}")
     if show:
         refuse_to_run(budget)
     wanted = names("--models", models)
