@@ -462,7 +462,9 @@ def test_a_dictionary_network_learns(last_activation: bool) -> None:
 def test_dictionary_networks_by_name() -> None:
     assert detrame.default_recipe("ddl3", "digits").activation == "dictionary"
     assert detrame.create_model("ddl3", activation="dictionary")
-    with pytest.raises(ValueError, match=r"ddl3 takes no activation, its layers give codes; got 'relu': leave it out"):
+    with pytest.raises(
+        ValueError, match=r"ddl3 takes no activation, because its layers already give codes; got 'relu': leave it out"
+    ):
         detrame.create_model("ddl3", activation="relu")
     with pytest.raises(ValueError, match="did you mean 'ddl12'"):
         detrame.create_model("ddl-12")

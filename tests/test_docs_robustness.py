@@ -118,27 +118,36 @@ def test_the_paper_s_row_in_words() -> None:
             assert 0 < below.mean < 2 * below.error, "less than half, but not beyond two standard errors"
     assert f"fooled {shares['uap']['normalised']:.2f} times as often as the ReLU one" in WORDS
     assert f"and {shares['uap']['pixels']:.2f} times as often at the larger" in WORDS
-    assert f"it is {shares['uap-gradient']['normalised']:.2f} times as often at the smaller" in WORDS
+    by_gradient = f"{shares['uap-gradient']['normalised']:.2f} times as often at the smaller"
+    assert f"By it, the Q-Metric WideResNet is fooled {by_gradient}" in WORDS
     assert shares["uap-gradient"]["pixels"] == pytest.approx(1, abs=0.02)
 
 
 def test_the_readme_s_figures() -> None:
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    (relu, qmetric), (by_gradient, other) = (measured(attack, "wideresnet16_8").values() for attack in UNIVERSAL)
-    at = "normalised", 0.05
-    assert f"of {relu[at].mean:.1f}% of them with ReLU and of {qmetric[at].mean:.1f}% with Q-Metric" in readme
-    assert f"a stronger attack of ours, {by_gradient[at].mean:.1f} and {other[at].mean:.1f}%" in readme
-    at = "pixels", 0.05
-    assert f"the latter changes {by_gradient[at].mean:.0f} and {other[at].mean:.0f}%" in readme
+    readme = (ROOT / "README.md").read_text()
+    by_deepfool, by_gradient = (measured(attack, "wideresnet16_8").values() for attack in UNIVERSAL)
+    batched = "one perturbation for all images, the paper's method in batches"
+    stronger = "the same, by a stronger attack of ours"
+    for name, found, unit, radius in (
+        (batched, by_deepfool, "normalised", "0.05 normalised, about 3/255"),
+        (stronger, by_gradient, "normalised", "0.05 normalised, about 3/255"),
+        (stronger, by_gradient, "pixels", "12.75/255"),
+    ):
+        changed = [f"{at[unit, 0.05].mean:.1f}" for at in found]
+        assert f"| {name} | {radius} | predictions changed | {' | '.join(changed)} |\n" in readme
     left = left_by("autoattack", "wideresnet16_8")
-    assert f"leaves {left[0][0]:.1f} and {left[1][0]:.1f}% right at 1/255 and nothing at 4/255" in readme
-    assert left[0][2] == left[1][2] == 0
-    clean = [found["pixels", 0.05].clean for found in (relu, qmetric)]
-    assert f"{clean[0]:.1f} and {clean[1]:.1f}% right on unchanged images" in readme
+    for place, radius in ((0, "1/255"), (2, "4/255")):
+        accuracies = [f"{accuracy[place]:.1f}" for accuracy in left]
+        assert f"| AutoAttack on each of 1,000 images | {radius} | accuracy | {' | '.join(accuracies)} |\n" in readme
+    clean = [f"{at['pixels', 0.05].clean:.1f}" for at in by_deepfool]
+    assert f"| none | | accuracy | {' | '.join(clean)} |\n" in readme
 
 
 def test_how_much_larger_a_radius_it_takes() -> None:
-    for model, said in (("wideresnet16_8", "1.4 times as large against the WideResNet"), ("resnet20", "1.65 times")):
+    for model, said in (
+        ("wideresnet16_8", "1.4 times as large against the Q-Metric WideResNet"),
+        ("resnet20", "1.65 times as large against ResNet 20"),
+    ):
         relu, qmetric = (list(at.values()) for at in measured("uap-gradient", model).values())
         for row in relu:
             if row.pixels is not None and 2 / 255 <= row.pixels <= 4 / 255:
@@ -161,7 +170,7 @@ def test_at_how_many_strengths_noise_changes_less() -> None:
 def test_accuracies_on_unchanged_images() -> None:
     for model, name in NAMES.items():
         clean = [next(iter(at.values())).clean for at in measured("noise", model).values()]
-        assert re.search(rf"{name}( has an accuracy)? of {clean[0]:.2f} / {clean[1]:.2f} %", WORDS)
+        assert f"| {name} | {clean[0]:.2f} / {clean[1]:.2f} |\n" in PAGE
 
 
 def test_what_is_said_of_the_stronger_attacks() -> None:
@@ -243,17 +252,22 @@ def test_the_seconds_of_crafting_are_the_stored_ones() -> None:
         for one in stored(RESULTS, attack)
         if one.model == "wideresnet16_8"
     }
-    by_deepfool = [f"{found['uap', activation].seconds:.0f}" for activation in ("relu", "qmetric")]
-    by_gradient = [f"{found['uap-gradient', activation].seconds:.0f}" for activation in ("relu", "qmetric")]
-    assert (
-        f"took {' and '.join(by_deepfool)} s with DeepFool inside and {' and '.join(by_gradient)} s by the gradient"
-        in WORDS
-    )
+    for form, attack in (("`uap`, DeepFool inside", "uap"), ("`uap-gradient`", "uap-gradient")):
+        seconds = [f"{found[attack, activation].seconds:.0f}" for activation in ("relu", "qmetric")]
+        assert f"| {form} | {' | '.join(seconds)} |\n" in PAGE
     for one in found.values():
         assert len(one.figures) == 40
         assert one.settings.crafting == one.settings.images == 10_000
 
 
-def test_the_page_names_every_commit() -> None:
+def test_the_page_says_which_commit_measured_what() -> None:
     for attack in (*UNIVERSAL, "noise", "pgd", "autoattack"):
-        assert all(one.environment["commit"][:7] in PAGE for one in stored(RESULTS, attack))
+        for one in stored(RESULTS, attack):
+            if one.model == "wideresnet16_8" and one.activation == "relu" and attack in (*UNIVERSAL, "noise"):
+                what = "universal perturbations and noise, WideResNet 16-8 with ReLU"
+            elif attack == "autoattack" or (attack, one.model) == ("pgd", "plainnet9"):
+                what = "AutoAttack on all networks; PGD on PlainNet 9"
+            else:
+                what = "all else"
+            assert f"| {what} | {one.environment['commit'][:7]} |" in PAGE
+            assert one.environment["hardware"] in PAGE

@@ -217,7 +217,7 @@ def test_a_factory_of_the_user_s_own() -> None:
     ("activation", "named"), [(nn.ReLU, "ReLU"), (nn.PReLU, "PReLU"), (nn.ReLU(), "ReLU"), (3, "int")]
 )
 def test_what_is_no_factory(activation: Any, named: str) -> None:
-    with pytest.raises(TypeError, match=rf"a factory of channels and kernel_size, as `lambda .*`, got {named}$"):
+    with pytest.raises(TypeError, match=rf"a factory of channels and kernel_size, such as `lambda .*`, got {named}$"):
         detrame.create_model("plainnet9", activation=activation)
 
 
@@ -234,7 +234,7 @@ def test_the_general_families(name: str, convolutions: int) -> None:
         ("plainet9", {}, "unknown model 'plainet9': did you mean 'plainnet9'"),
         ("vgg", {}, "unknown model 'vgg': choose from plainnet3"),
         ("plainnet4", {}, "PlainNet has 3, 6, 9, 12 or more layers, got 4"),
-        ("plainnet99999999999999999999", {}, "plainnet9+ is no network that can be built: .* at most 4 digits"),
+        ("plainnet99999999999999999999", {}, "plainnet9+ cannot be built: .* at most 4 digits"),
         ("wideresnet16_10000", {}, "at most 4 digits"),
         ("ddl10", {}, "DDL has 3, 6, 9, 12 or more layers, got 10"),
         ("resnet18", {}, r"6n \+ 2 layers .* got 18"),

@@ -40,7 +40,7 @@ def test_a_damaged_file_is_refused(exported: Path) -> None:
     content = bytearray(exported.read_bytes())
     content[-1] ^= 1
     exported.write_bytes(content)
-    with pytest.raises(Failure, match="is not what its checksum says: install detrame again"):
+    with pytest.raises(Failure, match="does not match its checksum: install detrame again"):
         detrame.create_model("plainnet3", activation="relu", pretrained="digits")
 
 

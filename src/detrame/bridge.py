@@ -29,24 +29,27 @@ def from_dictionary(model: nn.Module, *, iterations: int | None = ..., tolerance
 
 @torch.no_grad()
 def from_dictionary(model: nn.Module, *, iterations: int | None = None, tolerance: float | None = None) -> nn.Module:
-    r"""Every dictionary layer of a network as a linear layer and a Q-Metric ReLU, with the same output.
+    r"""Replace every dictionary layer of a network by a linear layer and a Q-Metric ReLU, with the same output.
 
-    Theorem 1 makes the linear layer, of weight :math:`F = Q^{-1} D'` and bias :math:`-Q^{-1} d` with
-    :math:`Q = D'D + \alpha I`; Theorem 2 the Q-Metric ReLU, whose coupling is 1x1 after a convolution, since each
-    patch is coded on its own. The form is the paper's, of zero diagonal, where its iteration converges (and not much
-    slower than the other); elsewhere the preconditioned one of the appendix (``zero_diagonal=False``) with
-    :math:`\Theta = \tau\,\mathrm{diag}(Q)`, which always does, :math:`\tau` chosen for the fastest rate. Both are then
-    free parameters: the network is a DeTraMe network that can be trained further. Outputs agree to about 1e-5 in
-    float32 for condition numbers of Q up to 1000; beyond, rounding errors of eps times the condition number, to which
-    the number of iterations is proportional as well, are a reason to convert in float64.
+    Theorem 1 gives the linear layer, with weight :math:`F = Q^{-1} D'` and bias :math:`-Q^{-1} d`, where
+    :math:`Q = D'D + \alpha I`. Theorem 2 gives the Q-Metric ReLU. After a convolution its coupling is 1x1, because each
+    patch is coded on its own. All these are then free parameters: the result is a DeTraMe network that can be trained
+    further.
+
+    The iteration is the paper's, with zero diagonal, where that converges and is not much slower than the other form.
+    Elsewhere it is the preconditioned form of the appendix (``zero_diagonal=False``) with
+    :math:`\Theta = \tau\,\mathrm{diag}(Q)`, which always converges; :math:`\tau` is chosen for the fastest rate.
+
+    In float32, outputs agree to about 1e-5 for condition numbers of Q up to 1000. Beyond that, convert in float64:
+    rounding errors are eps times the condition number, and the number of iterations is proportional to it too.
 
     Args:
-        model: a dictionary layer, or a network with dictionary layers anywhere inside; it is left as it is.
-        iterations: of each Q-Metric ReLU; unless given, as many as the rate of convergence needs for `tolerance`.
-        tolerance: the error of a code relative to the code (in the norm of Theta); 4 eps of the precision unless given.
+        model: a dictionary layer, or a network with dictionary layers anywhere inside; it is not changed.
+        iterations: of each Q-Metric ReLU; by default as many as the rate of convergence needs for `tolerance`.
+        tolerance: the error of a code relative to the code (in the norm of Theta); by default 4 eps of the precision.
 
     Returns:
-        The network, with an ``nn.Sequential`` of the two in the place of each dictionary layer.
+        The network, with an ``nn.Sequential`` of the two in place of each dictionary layer.
     """
     check_type("model", model, nn.Module, "an nn.Module")
     if tolerance is not None and not 0 < tolerance < 1:
@@ -176,18 +179,18 @@ class NearestDictionary:
 
 @torch.no_grad()
 def nearest_dictionary(transform: nn.Linear | nn.Conv2d, activation: QMetricReLU) -> NearestDictionary:
-    r"""Which dictionary does a learned linear layer with its Q-Metric ReLU stand for, and how nearly?
+    r"""Find the dictionary that a learned linear layer with its Q-Metric ReLU is nearest to, and how near it is.
 
-    The Q-Metric ReLU determines Q, lambda and beta up to one factor s (:func:`detrame.prox.recover`), and then
-    :math:`D = s\,(QW)'` by Theorem 1, W being the weight. The factor and alpha >= 0 are those for which
-    :math:`sQ` is nearest to :math:`D'D + \alpha I`; where atoms are no help, s and all of them are 0. A layer made by
-    :func:`from_dictionary` gives its dictionary back, unless its sparsity is 0: then nothing determines Q.
+    The Q-Metric ReLU determines Q, lambda and beta up to one factor s (:func:`detrame.prox.recover`). By Theorem 1,
+    :math:`D = s\,(QW)'`, where W is the weight. The factor s and alpha >= 0 are chosen so that :math:`sQ` is nearest
+    to :math:`D'D + \alpha I`; where atoms do not help, s and all atoms are 0. A layer made by :func:`from_dictionary`
+    gives its dictionary back, unless its sparsity is 0: then nothing determines Q.
 
     Args:
-        transform: the linear layer; a norm after it must have been folded into it: ``detrame.fold(net,
-            first_steps=False)`` has both layers under their names in the network (``folded.get_submodule("...")``).
-        activation: the Q-Metric ReLU after it. Of a coupling with a kernel only the centre can come from a dictionary
-            that codes each patch on its own: the other taps count as distance.
+        transform: the linear layer. Fold a norm after it into it first: ``detrame.fold(net, first_steps=False)`` keeps
+            both layers under their names (``folded.get_submodule("...")``).
+        activation: the Q-Metric ReLU after it. Only the centre of a coupling with a kernel can come from a dictionary
+            that codes each patch on its own; the other taps count as distance.
     """
     _check_layers(transform, activation)
     found = recover(

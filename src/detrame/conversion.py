@@ -65,27 +65,27 @@ def convert(
     iterations: int = 2,
     inplace: bool = False,
 ) -> nn.Module:
-    """A network whose ReLUs are Q-Metric ReLUs, with the same outputs until it is trained.
+    """Replace the ReLUs of a network by Q-Metric ReLUs. The outputs stay the same until the network is trained.
 
-    Channels and dimension are those of the tensor each ReLU acts on in the example's run. The channels are followed
-    from the last layer upstream, on axis 1 of a convolution's output and on the last of a linear layer's; where they
-    are then on another axis than these two, or on none that is known, the ReLU is left. The coupling's filter is that
-    of the last convolution upstream (an even size k becomes k - 1; without one it is 1).
+    The network is run once on the example. Channels and dimension are those of the tensor that each ReLU acts on. The
+    channels are followed from the last layer upstream: they are on axis 1 after a convolution, and on the last axis
+    after a linear layer. If they end up on any other axis, or on none that is known, the ReLU is left as it is. The
+    coupling has the filter size of the last convolution upstream (an even size k becomes k - 1; without one it is 1).
 
     Args:
-        model: any network; one whose forward pass torch.fx can trace if ReLU is called as a function, if one nn.ReLU
-            serves in several places, or if the input of an in-place one is used again.
+        model: any network. torch.fx must be able to trace its forward pass if ReLU is called as a function, if one
+            nn.ReLU serves in several places, or if the input of an in-place one is used again.
         example_input: what the network is called with: a tensor, a tuple of arguments, or a dict of named ones.
         iterations: of each Q-Metric ReLU.
-        inplace: share modules and parameters with `model`; where no trace is needed, `model` itself is changed and
+        inplace: share modules and parameters with `model`. If no trace is needed, `model` itself is changed and
             returned.
 
     Returns:
-        The converted network. Its attribute ``unconverted`` lists every ReLU that was left, which is also warned of:
-        every nn.ReLU, and of the functional ones those that the example's run meets; in a branch that it does not take
-        none is seen. A network that had to be traced is a torch.fx.GraphModule: it keeps the names of modules and
-        parameters, but not the methods and containers of the original, and takes the arguments of the example, no
-        more and no fewer.
+        The converted network. Its attribute ``unconverted`` lists every ReLU that was left, and a warning says so. The
+        list has every nn.ReLU, and the functional ones that the example's run meets; it cannot see those in a branch
+        that the run does not take. A network that had to be traced is a torch.fx.GraphModule. It keeps the names of
+        modules and parameters, but not the methods and containers of the original, and takes exactly the arguments of
+        the example.
     """
     check_count("iterations", iterations)
     _check_model(model)

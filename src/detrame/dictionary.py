@@ -64,7 +64,7 @@ class DictionaryLayer(nn.Module):
     @property
     @abstractmethod
     def matrix(self) -> Tensor:
-        """D, ``(m, k)``, an atom a column."""
+        """D, ``(m, k)``, one column per atom."""
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -115,8 +115,8 @@ class DictionaryLinear(DictionaryLayer):
         in_features: m, on the last axis of the input.
         atoms: k, on the last axis of the code.
         sparsity: lambda >= 0.
-        damping: alpha >= 0. It may be 0; for more atoms than features only with a positive sparsity and no shift.
-        learned: which of "sparsity", "damping" and "shift" (d) to learn beside the dictionary: one name, or several.
+        damping: alpha >= 0. With more atoms than features, it may be 0 only with a positive sparsity and no shift.
+        learned: which of "sparsity", "damping" and "shift" (d) to learn with the dictionary: one name, or several.
 
     Shapes: ``dictionary (m, k)``; input ``(..., m)``, output ``(..., k)``.
     """
@@ -139,7 +139,7 @@ class DictionaryLinear(DictionaryLayer):
 
     @property
     def matrix(self) -> Tensor:
-        """D, ``(m, k)``, an atom a column."""
+        """D, ``(m, k)``, one column per atom."""
         return self.dictionary
 
     def forward(self, x: Tensor) -> Tensor:
@@ -160,19 +160,19 @@ class DictionaryConv2d(DictionaryLayer):
 
     .. math:: \arg\min_{a \ge 0} \tfrac12 |x - Da|^2 + \lambda |a|_1 + \tfrac{\alpha}{2} |a|^2 + d'a
 
-    for every patch x that a convolution of this kernel, stride and zero padding would look at. On a GPU the
-    correlations are in float32 proper; their gradient may be in TF32, as cuDNN's flag stands in the backward pass.
+    for every patch x that a convolution with this kernel, stride and zero padding would look at. On a GPU the
+    correlations are in true float32. Their gradient may be in TF32, depending on cuDNN's flag in the backward pass.
 
     Args:
         in_channels: C.
         atoms: k, the channels of the code.
-        kernel_size, stride, padding: one number, or one an axis.
+        kernel_size, stride, padding: one number, or one per axis.
         sparsity: lambda >= 0.
-        damping: alpha >= 0. It may be 0; for more atoms than values in a patch only with a positive sparsity and no
+        damping: alpha >= 0. With more atoms than values in a patch, it may be 0 only with a positive sparsity and no
             shift.
-        learned: which of "sparsity", "damping" and "shift" (d) to learn beside the dictionary: one name, or several.
+        learned: which of "sparsity", "damping" and "shift" (d) to learn with the dictionary: one name, or several.
 
-    Shapes: ``dictionary (k, C, *kernel_size)``, an atom a filter; input ``(N, C, H, W)``, output ``(N, k, H', W')``.
+    Shapes: ``dictionary (k, C, *kernel_size)``, one filter per atom; input ``(N, C, H, W)``, output ``(N, k, H', W')``.
     """
 
     _within_atom = (1, 2, 3)
@@ -200,7 +200,7 @@ class DictionaryConv2d(DictionaryLayer):
 
     @property
     def matrix(self) -> Tensor:
-        """D, ``(m, k)`` with m = C x the kernel's size, an atom a column."""
+        """D, ``(m, k)`` with m = C x the kernel's size, one column per atom."""
         return self.dictionary.flatten(1).mT
 
     def forward(self, x: Tensor) -> Tensor:

@@ -13,7 +13,9 @@ class OutOfTime(Failure):
     """The time that was given for the work is over; what is done is stored."""
 
     def __init__(self, minutes: float) -> None:
-        super().__init__(f"stopped after {minutes:g} minute{'s' * (minutes != 1)}: type the same again to go on")
+        super().__init__(
+            f"stopped after {minutes:g} minute{'s' * (minutes != 1)}: run the same command again to continue"
+        )
 
 
 class TooLarge(ValueError):

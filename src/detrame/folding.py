@@ -55,8 +55,8 @@ def fold(model: nn.Module, *, first_steps: bool = True) -> fx.GraphModule:
     """A copy of `model` for inference, with the same outputs up to rounding.
 
     Args:
-        model: a network that torch.fx can trace without a loss, of which a ValueError would tell, and in which a norm
-            after an `nn.Linear` is one of (N, features). Arguments whose default is None, True or False keep it.
+        model: a network that torch.fx can trace without losing anything (otherwise you get a ValueError), and in which
+            a norm after an `nn.Linear` is one of (N, features). Arguments keep a default of None, True or False.
         first_steps: whether to fold the first steps of Q-Metric ReLUs too, or only norms.
     """
     check_type("model", model, nn.Module, "an nn.Module")

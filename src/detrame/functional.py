@@ -50,21 +50,24 @@ def q_metric_relu(
     .. math:: U_{t+1} = \mathrm{ReLU}\bigl(h \odot Z + \tilde W (U_t - Z) - b\bigr)
 
     It is computed as :math:`U_1 = \mathrm{ReLU}(Y)`, :math:`U_{t+1} = \mathrm{ReLU}(\tilde W U_t + Y)` with
-    :math:`Y = h \odot Z - \tilde W Z - b`: T iterations are T linear maps, and what is kept for the backward pass is
-    Z and the T codes. When the three parameters come from a metric (:func:`detrame.prox.reparametrise`) and
-    :func:`detrame.prox.convergence` holds, the limit is the exact prox; a learned coupling promises no limit. More than
-    100 iterations of float32, without a tolerance, are taken in float64, since their rounding errors would add up: that
-    takes twice the memory, and the time that float64 takes on the device.
+    :math:`Y = h \odot Z - \tilde W Z - b`. So T iterations are T linear maps, and the backward pass needs only Z and
+    the T codes.
+
+    If the three parameters come from a metric (:func:`detrame.prox.reparametrise`) and
+    :func:`detrame.prox.convergence` holds, the limit is the exact prox. A learned coupling may have no limit.
+
+    More than 100 iterations of float32, without a tolerance, are done in float64, because their rounding errors would
+    add up. That takes twice the memory, and as long as float64 takes on the device.
 
     Args:
         z: ``(..., C)`` for a coupling without kernel; ``(N, C, *size)``, with 1 to 3 axes in size, for one with.
         coupling: ``(C, C / groups, *kernel)``, kernel odd; :math:`\tilde W`.
-        gain: ``(C,)``; h. It may be of another dtype, and is then converted.
-        threshold: ``(C,)``; b. Likewise.
+        gain: ``(C,)``; h. Converted if it has another dtype.
+        threshold: ``(C,)``; b. Converted likewise.
         iterations: T, at least 1; with a `tolerance`, at most T are done.
         tolerance: stop once the largest change of a code is at most this share of the largest code. The number of
-            iterations then depends on the data, so this is for eager inference.
-        return_residuals: also return :math:`\max |U_{t+1} - U_t|`, one number an iteration.
+            iterations then depends on the data, so use it for eager inference only.
+        return_residuals: also return :math:`\max |U_{t+1} - U_t|`, one number per iteration.
 
     Returns:
         The code, of the shape of `z`; with `return_residuals`, the code and a tensor ``(iterations done,)``.

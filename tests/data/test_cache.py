@@ -76,7 +76,7 @@ def test_lack_of_a_permission_is_no_damage(
 ) -> None:
     cache.save(dataset)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(Failure, match=r"^you have no permission to read .*mine\.safetensors: change it by chmod"):
+    with pytest.raises(Failure, match=r"^you have no permission to read .*mine\.safetensors: change that with chmod"):
         load("mine")
 
 

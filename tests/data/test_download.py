@@ -44,7 +44,7 @@ def test_what_is_there_is_not_fetched_again(archive: Archive, server: Server, tm
 
 def test_a_download_cut_short_is_resumed(archive: Archive, server: Server, tmp_path: Path) -> None:
     server.send_at_most = 400_000
-    with pytest.raises(Failure, match=r"ended after 400000 of 1024000 bytes.*type the same again to resume"):
+    with pytest.raises(Failure, match=r"ended after 400000 of 1024000 bytes.*run the same command again to resume"):
         download(archive, tmp_path)
     assert [p.name for p in tmp_path.glob("a.*")] == ["a.bin.part"]
     server.send_at_most = None
@@ -84,7 +84,7 @@ def test_a_wrong_file_is_never_kept(archive: Archive, server: Server, tmp_path: 
 
 def test_a_wrong_file_put_there_by_hand_is_named_and_kept(archive: Archive, server: Server, tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"mine")
-    with pytest.raises(Failure, match="remove it and type the same again"):
+    with pytest.raises(Failure, match="remove it and run the same command again"):
         download(archive, tmp_path)
     assert (tmp_path / "a.bin").read_bytes() == b"mine"
     assert server.ranges == []

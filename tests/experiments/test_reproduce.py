@@ -156,7 +156,7 @@ def test_a_result_is_a_small_file_that_comes_back_whole(tmp_path: Path) -> None:
     for score in ("abc", math.nan, None, -1, 100.1):
         for damaged in ({"scores": whole["scores"] | {"last": score}}, {"test_accuracy": [50.0, score]}):
             path.write_text(json.dumps(whole | damaged))
-            with pytest.raises(Failure, match=rf"is not a result \({score!r} is no score\)"):
+            with pytest.raises(Failure, match=rf"is not a result \({score!r} is not a score\)"):
                 stored(tmp_path / "results")
     path.write_text(json.dumps(whole | {"test_accuracy": [0, 100]}))
     assert stored(tmp_path / "results")[0].test_accuracy == [0, 100]
@@ -268,7 +268,7 @@ def test_a_budget_stops_cleanly_and_the_next_call_goes_on(
         patch.setattr(lacking, "monotonic", lambda: next(clock))
         assert cli.run(spent) == 0
     captured = capsys.readouterr()
-    told = "stopped after 1 minute: type the same again to go on; left: 2 of 2 runs, which --dry-run lists\n"
+    told = "stopped after 1 minute: run the same command again to continue; left: 2 of 2 runs, which --dry-run lists\n"
     assert captured.err == told
     assert json.loads(captured.out) == []
     relu, _ = recipes([("plainnet3", "digits")], [0])
@@ -409,7 +409,7 @@ def test_a_signal_stops_it_too_and_says_how_to_go_on(
         assert cli.run(["reproduce", "accuracy", "--device", "cpu", "--budget", "10"]) == 1
     line = capsys.readouterr().err
     assert "stopped in epoch 1, after step 1, of runs/reproduce/accuracy/digits/plainnet3-relu" in line
-    assert line.endswith(": type the same again to go on\n")  # resuming the runs alone would store no result
+    assert line.endswith(": run the same command again to continue\n")  # resuming the runs alone would store no result
 
 
 def test_a_folder_of_another_recipe_is_refused(small_table: Path) -> None:
@@ -436,7 +436,7 @@ def test_parameters_beside_the_paper_s(capsys: pytest.CaptureFixture[str]) -> No
         (["accurcy"], "unknown table 'accurcy': did you mean 'accuracy'"),
         (["accuracy", "--dataset", "cifar11"], "did you mean 'cifar10'"),
         (["accuracy", "--models", "plainnet8"], "unknown model of the paper 'plainnet8'"),
-        (["accuracy", "--models", ""], "--models takes names with commas between, got ''"),
+        (["accuracy", "--models", ""], "--models takes names separated by commas, got ''"),
         (["timing", "--models", "resnet8,resnet8", "--dry-run"], "--models names resnet8 twice"),
         (["accuracy", "--dataset", "svhn", "--models", "resnet110"], "the paper has no figure of resnet110 on svhn"),
         (["uap", "--dataset", "svhn", "--models", "resnet8,resnet110", "--dry-run"], "no figure of resnet110 on svhn"),
@@ -488,7 +488,7 @@ def test_results_that_cannot_be_shown(table: str, tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize("table", ["uap", "noise", "depth"])
 def test_networks_of_which_nothing_is_stored(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["reproduce", table, "--show", "--results", str(tmp_path)]) == 1
-    assert f"nothing is stored yet of these networks in {tmp_path}: `detrame reproduce {table}`" in (
+    assert f"nothing is stored yet for these networks in {tmp_path}: `detrame reproduce {table}`" in (
         capsys.readouterr().err
     )
 

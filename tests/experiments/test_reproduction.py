@@ -196,7 +196,8 @@ def test_the_paper_s_own_figures_do_not_bear_out_everything_it_says(as_printed: 
     assert passed == [Verdict.HOLDS, Verdict.CHANCE, Verdict.HOLDS]  # on CIFAR-100 by 42.98, with an error of 1.29
     # Where the shallower network gains less in the paper's table, it does so by chance; so does the wider on SVHN.
     assert findings(as_printed, "shallower_gains_more")["CIFAR-10"].found[:2] == (
-        "in 9 of 12 pairs of networks, 3 within chance; of the same in the paper's table in 9 of 12, 3 within chance",
+        "in 9 of 12 pairs of networks, 3 within chance; "
+        "for the same pairs in the paper's table, in 9 of 12, 3 within chance",
         Verdict.HOLDS,
     )
     assert findings(as_printed, "wider_gains_more")["SVHN"].found.verdict is Verdict.CHANCE
@@ -222,12 +223,12 @@ def test_a_median_waits_for_networks_that_could_turn_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("gains", "text", "verdict"),
     [
-        ((-4, -3, -2, -1, 0), "over all between -2.50 (does not hold) and -1.50 (does not hold)", Verdict.FAILS),
-        ((0, 0, 0.1, 0.1, 3), "over all between +0.05 (within chance) and +0.10 (within chance)", Verdict.CHANCE),
-        ((1, 2, 3, 4, 5), "over all between +2.50 (holds) and +3.50 (holds)", Verdict.HOLDS),
+        ((-4, -3, -2, -1, 0), "over all 6, between -2.50 (does not hold) and -1.50 (does not hold)", Verdict.FAILS),
+        ((0, 0, 0.1, 0.1, 3), "over all 6, between +0.05 (within chance) and +0.10 (within chance)", Verdict.CHANCE),
+        ((1, 2, 3, 4, 5), "over all 6, between +2.50 (holds) and +3.50 (holds)", Verdict.HOLDS),
         (
             (2, 0.1, -0.7, -0.3, -1),
-            "over all between -0.50 (does not hold) and -0.10 (within chance)",
+            "over all 6, between -0.50 (does not hold) and -0.10 (within chance)",
             Verdict.UNTESTED,
         ),
     ],
@@ -246,9 +247,9 @@ def test_a_median_is_judged_where_no_missing_network_could_turn_it(
 def test_verdicts_that_may_change_are_counted_apart() -> None:
     found = [Found("", Verdict.HOLDS), Found("", Verdict.HOLDS, True), Found("", Verdict.HOLDS, True), NOTHING]
     claim = Claim("", "", [Finding("", "", one) for one in found])
-    assert tally([claim]) == "holds 1, holds so far 2, not yet tested 1"
+    assert tally([claim]) == "holds: 1, holds so far: 2, not yet tested: 1"
     both = Claim("", "", [Finding("CIFAR-100, SVHN", "", NOTHING), Finding("CIFAR-10", "", found[0])])
-    assert tally([both]) == "holds 1, not yet tested 2"
+    assert tally([both]) == "holds: 1, not yet tested: 2"
 
 
 def test_seeds_shrink_the_error_of_a_gain(tmp_path: Path) -> None:
@@ -328,20 +329,20 @@ def test_a_wider_network_s_gain_is_told_with_its_error(tmp_path: Path) -> None:
     for qmetric, verdict in ((95.5, Verdict.CHANCE), (95.9, Verdict.HOLDS), (94.3, Verdict.FAILS)):
         store_cell(tmp_path, "wideresnet16_8", "cifar10", 95.0, qmetric)
         text, found, _ = findings(tmp_path, "wider_gains_more")["CIFAR-10"].found
-        assert text.endswith(", with an error of 0.299")  # of the spread in print: 0.10, 0.13, 0.12 and 0.22
+        assert text.endswith(", with a standard error of 0.299")  # of the spread in print: 0.10, 0.13, 0.12 and 0.22
         assert found is verdict
 
 
 def test_against_ddl(tmp_path: Path) -> None:
     store_cell(tmp_path, "plainnet9", "cifar100", 66.0, 70.0, seeds=2)
-    assert findings(tmp_path, "ddl_gain_mean")["CIFAR-100"].found[:2] == ("+1.29, over 2 seeds", Verdict.HOLDS)
+    assert findings(tmp_path, "ddl_gain_mean")["CIFAR-100"].found[:2] == ("+1.29 (2 seeds)", Verdict.HOLDS)
     best = findings(tmp_path, "ddl_gain_best")["CIFAR-100"].found
-    assert best == ("+1.34, the best of 2 seeds", Verdict.PARTLY, True)
+    assert best == ("+1.34 (best of 2 seeds)", Verdict.PARTLY, True)
     store_cell(tmp_path, "plainnet9", "cifar100", 66.0, 69.9, seeds=5)
     best = findings(tmp_path, "ddl_gain_best")["CIFAR-100"].found
-    assert best == ("+1.54, the best of 5 seeds", Verdict.PARTLY, False)
+    assert best == ("+1.54 (best of 5 seeds)", Verdict.PARTLY, False)
     store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 94.0)  # the best of more can only be better
-    assert findings(tmp_path, "ddl_gain_best")["CIFAR-10"].found == ("+0.96, the best of 1 seed", Verdict.HOLDS, False)
+    assert findings(tmp_path, "ddl_gain_best")["CIFAR-10"].found == ("+0.96 (best of 1 seed)", Verdict.HOLDS, False)
     for score, verdict in ((93.40, Verdict.HOLDS), (93.39, Verdict.PARTLY), (93.04, Verdict.FAILS)):  # in print: 93.40
         store_cell(tmp_path, "plainnet9", "cifar10", 90.0, score)
         assert findings(tmp_path, "ddl_gain_best")["CIFAR-10"].found.verdict is verdict
@@ -374,7 +375,7 @@ def test_a_line_across_a_network_that_has_not_run_does_not_count(tmp_path: Path)
     store_cell(tmp_path, "resnet8", "cifar10", 87.0, 89.0)
     store_cell(tmp_path, "resnet20", "cifar10", 92.0, 92.0)
     found = findings(tmp_path, "same_parameters_better")["CIFAR-10"].found
-    assert "; across gaps in it, and not counted, above in 1 of 1" in found.ours
+    assert "; across gaps in the curve (not counted), above in 1 of 1" in found.ours
     assert any(
         line.startswith("CIFAR-10 PlainNet 3 80.00") and "across a gap" in line for line in lines(build(tmp_path))
     )
@@ -395,7 +396,7 @@ def at_the_same_parameters(folder: Path, differences: dict[str, float]) -> Found
     return findings(folder, "same_parameters_better")["CIFAR-10"].found
 
 
-BEYOND = "beyond the ReLU curve, and not counted, above its end in"
+BEYOND = "beyond the ReLU curve (not counted), above its end in"
 SWAPPED = {Verdict.HOLDS: Verdict.FAILS, Verdict.FAILS: Verdict.HOLDS}
 
 
@@ -449,7 +450,9 @@ def test_a_shallower_network_that_gains_more_by_chance_does_not_count(tmp_path: 
     for model, gain in {"plainnet6": 6.0, "plainnet9": 3.0, "plainnet12": 2.9}.items():
         store_cell(tmp_path, model, "cifar10", 90.0, 90.0 + gain)
     text, verdict, _ = findings(tmp_path, "shallower_gains_more")["CIFAR-10"].found
-    assert text.startswith("in 2 of 3 pairs of networks, 1 within chance; of the same in the paper's table in 3 of 3")
+    assert text.startswith(
+        "in 2 of 3 pairs of networks, 1 within chance; for the same pairs in the paper's table, in 3 of 3"
+    )
     assert verdict is Verdict.HOLDS
 
 
@@ -462,7 +465,7 @@ def test_controls_are_compared_at_the_same_parameters(tmp_path: Path) -> None:
     assert match[:3] == ("ResNet 20 and its control", (92.5, 0.30), (93.5, 0.15))  # ResNet 20's spread, in print
     found = findings(tmp_path, "same_parameters_better")["CIFAR-10"].found
     assert found.ours.startswith(
-        "above in 0 of 1 comparisons, 1 the other way; in the paper's own table above in 2 of 7"
+        "above in 0 of 1 comparisons, 1 the other way; in the paper's own table, above in 2 of 7"
     )
     assert found.verdict is Verdict.FAILS
     store(tmp_path, groups["parameters"][0], 93.1)
@@ -547,11 +550,11 @@ def test_against_our_own_ddl(tmp_path: Path) -> None:
     assert Evidence.read(tmp_path).dictionaries("cifar10") is None, "of different lengths"
     store(tmp_path, ddl.recipe_of("qmetric", "cifar10"), 85.0, table="ddl", timing=seconds)
     store_cell(tmp_path, "plainnet9", "cifar10", 90.0, 94.0)
-    own = "by 9 layers of our own DDL on a machine"
+    own = "measured with 9 layers of our own DDL on a machine"
     assert findings(tmp_path, "ddl_test_speed")["CIFAR-10"].found == (f"500 times, {own}", Verdict.HOLDS, False)
-    assert findings(tmp_path, "ddl_train_time")["CIFAR-10"].found == (f"0.1 of it, {own}", Verdict.HOLDS, False)
+    assert findings(tmp_path, "ddl_train_time")["CIFAR-10"].found == (f"0.1 of the time, {own}", Verdict.HOLDS, False)
     text = findings(tmp_path, "ddl_gain_mean")["CIFAR-10"].found.ours
-    assert text == "+0.96, over 1 seed; over our own DDL, 20 epochs each, +5.00"
+    assert text == "+0.96 (1 seed); against our own DDL, 20 epochs each: +5.00"
     for slower, verdict in ((0.005, Verdict.HOLDS), (0.01, Verdict.PARTLY), (0.5, Verdict.FAILS)):  # 100, 50, 1 times
         seconds["test_s_per_image"] = slower
         store(tmp_path, ddl.recipe_of("qmetric", "cifar10"), 85.0, table="ddl", timing=seconds)
@@ -578,7 +581,7 @@ def test_fooling_rates_are_judged_at_either_reading_of_the_radius(nothing: Evide
 
     halved = fooled("wideresnet16_8", "qmetric", 9.0, attack="uap", paper=6.78)
     assert found().verdict is Verdict.UNTESTED
-    assert found(halved) == ("20.00 to 9.00 %, radius in pixels: less than half", Verdict.HOLDS, True)
+    assert found(halved) == ("radius in pixels: 20.00 to 9.00 %, less than half", Verdict.HOLDS, True)
     assert found(dataclasses.replace(halved, mean=11.0)).verdict is Verdict.FAILS
     assert found(dataclasses.replace(halved, paper=None)).verdict is Verdict.UNTESTED
     # Of a rate below half by 1.0, the error is half the spread of four seeds.
@@ -607,7 +610,7 @@ def test_the_paper_s_curves_of_fooling_rates_are_judged_radius_by_radius(nothing
     }
     assert found["uap_plainnet"] == (
         "PlainNet 9: alike at 2 of 4 radii, Q-Metric less at 1, more at 1; "
-        "by gradients: alike at 1 of 2 radii, Q-Metric less at 0, more at 1",
+        "by our gradient attack: alike at 1 of 2 radii, Q-Metric less at 0, more at 1",
         Verdict.PARTLY,
         True,
     )
@@ -774,7 +777,7 @@ def test_who_is_ahead_is_said_with_what_is_beyond_chance(tmp_path: Path) -> None
     assert said.startswith("Q-Metric is ahead of ReLU in 3 of 4 networks run with both, in 1 by more than two standard")
     assert "behind" not in said
     store_cell(tmp_path, "resnet8", "cifar10", 89.0, 86.0)
-    assert ahead(Evidence.read(tmp_path)).endswith("; in 1 it is behind by as much.")
+    assert ahead(Evidence.read(tmp_path)).endswith(" In 1 it is behind by as much.")
 
 
 def test_a_cell_is_shown_as_it_is(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_reproduce_uap(on_digits: Path, capsys: pytest.CaptureFixture[str]) -> N
     options = ["--seeds", "0,1", *OPTIONS]
     assert cli.run(["reproduce", "uap", "--budget", "1e-9", *options]) == 1
     told = capsys.readouterr().err
-    assert "stopped after 1e-09 minutes: type the same again to go on; left: 4 measurements\n" in told
+    assert "stopped after 1e-09 minutes: run the same command again to continue; left: 4 measurements\n" in told
     assert told.endswith("`detrame reproduce uap` measures it\n"), "nothing could be shown"
     assert cli.run(["reproduce", "uap", "--dry-run", *options]) == 0
     captured = capsys.readouterr()
@@ -341,7 +341,7 @@ def test_other_settings_are_another_measurement(on_digits: Path, capsys: pytest.
     assert cli.run(["reproduce", "noise", "--images", "50", "--seeds", "0", "--device", "cpu"]) == 0
     assert "rho 0.01 of pixels" in capsys.readouterr().out
     assert cli.run(["reproduce", "noise", "--images", "40", "--seeds", "0", "--device", "cpu"]) == 1
-    assert "was measured with 50 test images, more than 40: keep a smaller trial elsewhere" in capsys.readouterr().err
+    assert "was measured with 50 test images, more than 40: store a smaller trial elsewhere" in capsys.readouterr().err
     (relu, _) = stored(Path("results"), "noise")
     assert relu.activation == "relu", "it comes first"
     for images, left in (("50", 0), ("60", 2)):
@@ -468,7 +468,7 @@ def test_attack_each_image_and_check(
         (["--radius", "8/255"], "--radius needs its unit: --unit pixels for pixels in [0, 1]"),
         (["--noise", "0.1", "--unit", "pixels", "--check"], "--check needs --radius"),
         (["--noise", "0.1", "--unit", "pixels", "--attacks", "pgd"], "--attacks needs --radius"),
-        (["--radius", "0.1", "--unit", "pixels", "--attacks", ""], "--attacks takes names with commas between, got ''"),
+        (["--radius", "0.1", "--unit", "pixels", "--attacks", ""], "--attacks takes names separated by commas, got ''"),
         (["--noise", "0.1"], "--noise needs its unit"),
         (["--radius", "0.1", "--unit", "normalised", "--attacks", "uap,pgd"], "take a radius in pixels: give --unit"),
         (["--radius", "0.1", "--unit", "normalised", "--check"], "take a radius in pixels: give --unit pixels"),
@@ -486,8 +486,8 @@ def test_attack_each_image_and_check(
         (["--radius", "0.1", "--unit", "pixels", "--images", "0"], "images must be at least 1"),
         (["--radius", "0.1", "--unit", "pixels", "--target", "0"], "target must be a percentage"),
         (["--radius", "0.1", "--unit", "pixels", "--overshoot", "-1"], "overshoot must be at least 0"),
-        (["--radius", "0.1", "--noise", "-1", "--unit", "pixels"], "--noise takes numbers >= 0, as 0.01; got -1"),
-        (["--noise", "0.1,nan", "--unit", "pixels"], "--noise takes numbers >= 0, as 0.01; got 0.1,nan"),
+        (["--radius", "0.1", "--noise", "-1", "--unit", "pixels"], "--noise takes numbers >= 0, such as 0.01; got -1"),
+        (["--noise", "0.1,nan", "--unit", "pixels"], "--noise takes numbers >= 0, such as 0.01; got 0.1,nan"),
     ],
 )
 def test_wrong_arguments(

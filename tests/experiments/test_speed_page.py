@@ -50,26 +50,30 @@ def test_the_page_names_the_commit_of_every_measurement(what: str) -> None:
 def test_the_accuracies_and_throughputs_in_words_are_the_stored_ones() -> None:
     found = json.loads((FOLDER / "accuracy" / "plainnet9.json").read_text())
     words = " ".join(PAGE.split())
-    for scores in (found["ours"], found["float32"]):
-        assert " ".join(Spread.of(scores).text(2).split()) in words
+    for training, scores in (("bfloat16", found["ours"]), ("float32 with TF32", found["float32"])):
+        assert f"{training} | {' '.join(Spread.of(scores).text(2).split())} |" in words
     assert found["unharmed"]
-    assert f"{found['difference']:.2f} points apart, ours ahead, where {found['allowed']:.2f} are allowed" in words
+    assert (
+        f"{found['difference']:.2f} points apart, with ours ahead; the limit is {found['allowed']:.2f} points" in words
+    )
     assert " ".join(f"disagree about {Spread.of(found['disagreement']).text(1)}% of".split()) in words
     seeds = {path.stem: json.loads(path.read_text()) for path in (FOLDER / "seeds").iterdir()}
     speedups = {name: [one[a]["research_speedup"] for a in ("relu", "qmetric")] for name, one in seeds.items()}
     residual = [*speedups["resnet8"], *speedups["resnet20"]]
     assert f"{min(residual):.0f} to {max(residual):.0f} times as many images a second" in words
     relu, qmetric = speedups["plainnet3"]
-    assert f"with Q-Metric {qmetric:.1f} times research code, not 10 ({relu:.1f} with ReLU)" in words
+    assert f"With Q-Metric it is {qmetric:.1f} times as fast as research code, not 10 ({relu:.1f} with ReLU)" in words
     relu, qmetric = [seeds["plainnet3"][activation] for activation in ("relu", "qmetric")]
-    shares = f"{relu['one_batch_share']:.2f} (ReLU) and {qmetric['one_batch_share']:.2f} (Q-Metric) of five steps"
+    shares = f"{relu['one_batch_share']:.2f} (ReLU) and {qmetric['one_batch_share']:.2f} (Q-Metric) of the time of five"
     as_one_batch = qmetric["research_speedup"] * qmetric["share"] / qmetric["one_batch_share"]
-    assert f"still take {shares}, the latter {as_one_batch:.1f} times research code" in words
+    assert f"still takes {shares} steps; with Q-Metric that is {as_one_batch:.1f} times research code" in words
     (steps,) = [steps for steps in STEPS if steps.model == "plainnet3"]
     half = steps.qmetric.ceiling_share * qmetric["images_per_s"] / steps.qmetric.images_per_s * qmetric["share"] / 0.5
     best = max(one.ceiling_share for steps in STEPS for one in (steps.relu, steps.qmetric))
-    assert f"A half would be {half:.0%} of the ceiling, where WideResNet 16-8, with up to 512" in words
-    assert f"channels, comes to {best:.0%}" in words
+    assert (
+        f"a half would need {half:.0%} of the ceiling; WideResNet 16-8, with up to 512 channels, reaches {best:.0%}"
+        in words
+    )
 
 
 @pytest.mark.parametrize("steps", STEPS, ids=lambda steps: steps.model)

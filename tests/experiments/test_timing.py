@@ -183,7 +183,7 @@ def test_a_budget_is_kept_to_the_next_network(
     monkeypatch.setitem(bench.MEASUREMENTS, "steps", taken)
     arguments = ["reproduce", "timing", "--models", "resnet8,plainnet3", "--device", "cpu", "--budget", "1e-9"]
     assert cli.run(arguments) == 0
-    assert capsys.readouterr().err.endswith("minutes: type the same again to go on; left: plainnet3\n")
+    assert capsys.readouterr().err.endswith("minutes: run the same command again to continue; left: plainnet3\n")
     assert cli.run([*arguments, "--dry-run"]) == 0
     assert capsys.readouterr().out == f"plainnet3\nnetworks whose steps are missing on {small.hardware}: 1\n"
 

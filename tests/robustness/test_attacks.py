@@ -109,7 +109,7 @@ def test_wrong_input(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="AutoAttack needs at least 4 classes, the network has 3"):
         autoattack(few, images, labels, ball)
     monkeypatch.setitem(sys.modules, "foolbox", None)
-    with pytest.raises(Failure, match=r"foolbox is not installed: `pip install 'detrame\[attacks\]'` brings it"):
+    with pytest.raises(Failure, match=r"foolbox is not installed: type `pip install 'detrame\[attacks\]'`"):
         pgd(Linear(), images, labels, ball)
 
 

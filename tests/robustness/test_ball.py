@@ -58,7 +58,7 @@ def test_no_gradient_is_no_step() -> None:
         ((0.0, "pixels"), "radius must be a number above 0, got 0.0"),
         ((float("nan"), "pixels"), "radius must be a number above 0"),
         ((0.1, "normalised"), "a radius in normalised units needs std"),
-        ((0.1, "normalised", "2", (0.2, 0.0)), "std must be finite and positive, by channel"),
+        ((0.1, "normalised", "2", (0.2, 0.0)), "std must be finite and positive for every channel"),
     ],
 )
 def test_wrong_balls(arguments: tuple[float, str], complaint: str) -> None:

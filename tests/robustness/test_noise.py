@@ -37,5 +37,5 @@ def test_wrong_input() -> None:
         noisy(pictures(), 0.1, unit="px")
     with pytest.raises(ValueError, match="images must be pixels"):
         noisy(pictures() - 1, 0.1, unit="pixels")
-    with pytest.raises(ValueError, match="noise in normalised units needs mean and std, by channel"):
+    with pytest.raises(ValueError, match="noise in normalised units needs mean and std, what the network"):
         noisy(pictures(), 0.1, unit="normalised", std=STD)

@@ -363,7 +363,7 @@ def test_a_loss_that_turns_nan_stops_the_run(tmp_path: Path) -> None:
 
 def test_the_rate_to_start_again_with_is_a_tenth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Step, "__call__", lambda self, images, labels: (torch.tensor(torch.nan), torch.tensor(0)))
-    with pytest.raises(Failure, match=r"\(it is 0.05\); start again with a smaller one, as --set lr=0.005$"):
+    with pytest.raises(Failure, match=r"\(it is 0.05\); start again with a smaller one, such as --set lr=0.005$"):
         train(tiny(), tmp_path / "run", device="cpu")
 
 
@@ -453,7 +453,7 @@ def test_metrics_that_lag_behind_the_checkpoint(tmp_path: Path) -> None:
     metrics = path / "metrics.jsonl"
     lines = metrics.read_text().splitlines(keepends=True)
     metrics.write_text(lines[0] + lines[1][:20])
-    with pytest.raises(Failure, match=r"metrics.jsonl lacks epochs that .*checkpoint.safetensors has behind it"):
+    with pytest.raises(Failure, match=r"metrics.jsonl lacks epochs that .*checkpoint.safetensors has already trained"):
         resume(path)
     metrics.write_text(lines[0] + "damaged\n")
     with pytest.raises(Failure, match=r"metrics.jsonl is damaged .*: delete .*checkpoint.safetensors, then `detrame"):
@@ -515,7 +515,7 @@ def test_results_that_are_no_scores_are_refused(finished: Run, tmp_path: Path, w
     whole = json.loads((finished.path / "result.json").read_text())
     scores = whole | wrong if wrong else {"last": 3}  # which lacks all others
     path = damaged(finished, tmp_path / "run", "result.json", json.dumps(scores).encode())
-    with pytest.raises(Failure, match=r"result.json is no result .*: delete .*result.json, then `detrame train"):
+    with pytest.raises(Failure, match=r"result.json is not a result .*: delete .*result.json, then `detrame train"):
         _ = load(path).scores
 
 
@@ -564,7 +564,7 @@ def test_a_recipe_that_has_changed_since_the_checkpoint_is_refused(tmp_path: Pat
     with pytest.raises(Interrupt):
         resume(path, on_epoch=interrupt)
     (path / "recipe.json").write_text(tiny(lr=0.06).to_json())
-    with pytest.raises(Failure, match="does not fit its run's recipe: put that back as it was, or delete"):
+    with pytest.raises(Failure, match="does not fit its run's recipe: restore that, or delete"):
         resume(path)
 
 
@@ -599,7 +599,7 @@ def test_a_run_without_the_permission_to_read_it_is_not_damaged(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != name)  # root may read it all
     for read in (find, load):
-        with pytest.raises(Failure, match=rf"no permission to read \S*{name}: change it by chmod"):
+        with pytest.raises(Failure, match=rf"no permission to read \S*{name}: change that with chmod"):
             read(finished.path)
 
 

@@ -12,12 +12,12 @@ from detrame.errors import check_count
 class CoupledReLU(nn.Module):
     """An activation whose codes come from a few iterations, in which a linear map couples the channels.
 
-    A network with these in the place of its ReLUs is what the library counts, traces and measures alike; the equation
-    of the iteration, its other parameters and how they start are each subclass's own.
+    The library counts, traces and measures all of these alike. Each subclass has its own iteration, other parameters
+    and initialisation.
 
     Args:
         channels: C, on the last axis for ``dim=0``, on axis 1 otherwise.
-        kernel_size: odd, one number or one an axis; 3 unless said. None for ``dim=0``.
+        kernel_size: odd; one number, or one per axis; 3 by default. None for ``dim=0``.
         iterations: T, at least 1.
         dim: 0 for feature vectors ``(..., C)``; 1, 2, 3 for ``(N, C, *size)``.
         groups: number of diagonal blocks of the coupling; divides `channels`.

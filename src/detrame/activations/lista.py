@@ -14,13 +14,13 @@ class LISTA(CoupledReLU):
 
     .. math:: U_0 = \mathrm{ReLU}(Z - b), \quad U_t = \mathrm{ReLU}(Z + S U_{t-1} - b), \quad t = 1, \dots, T
 
-    ISTA is the case :math:`W_e = D^\top / L`, :math:`S = I - D^\top D / L`, :math:`b = \lambda / L`; learned, the three
-    are free, and one S and b serve every iteration, as published. The published shrinkage is two-sided; for codes
-    :math:`U \ge 0` it is the shifted ReLU. Beside :class:`QMetricReLU`, the coupling acts on the code alone and not on
-    :math:`U - Z`, it may have a diagonal, and there is no gain and no constraint.
+    ISTA is the case :math:`W_e = D^\top / L`, :math:`S = I - D^\top D / L`, :math:`b = \lambda / L`. Here the three are
+    learned freely, and all iterations share one S and one b, as published. The published shrinkage is two-sided; for
+    codes :math:`U \ge 0` it is the shifted ReLU. Unlike in :class:`QMetricReLU`, the coupling acts on the code alone,
+    not on :math:`U - Z`; it may have a diagonal, and there is no gain and no constraint.
 
-    As built (S = 0, b = 0) it computes exactly ReLU of finite input. Arguments and shapes are those of
-    :class:`CoupledReLU`, with ``coupling (C, C / groups, *kernel)`` for S and ``threshold (C,)`` for b; the output has
+    A new module (S = 0, b = 0) computes exactly ReLU of finite input. Arguments and shapes are those of
+    :class:`CoupledReLU`, with ``coupling (C, C / groups, *kernel)`` for S and ``threshold (C,)`` for b. The output has
     the input's shape.
     """
 
@@ -43,7 +43,7 @@ class LISTA(CoupledReLU):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start again as a ReLU."""
+        """Reset to a ReLU."""
         self.coupling.zero_()
         self.threshold.zero_()
 

@@ -46,22 +46,22 @@ class QMetricReLU(CoupledReLU):
 
     .. math:: U_{t+1} = \mathrm{ReLU}\bigl(h \odot Z + \tilde W (U_t - Z) - b\bigr), \quad U_0 = 0
 
-    with the constraints diag(coupling) = 0, gain in [0, 1] and threshold >= 0, which :func:`project_` restores after
-    an optimiser step (:func:`project_after` does it every time). As built it computes exactly ReLU of finite input; an
-    infinity times its coupling of 0 is NaN.
+    The constraints are diag(coupling) = 0, gain in [0, 1] and threshold >= 0. :func:`project_` restores them after an
+    optimiser step; :func:`project_after` does so after every step. A new module computes exactly ReLU of finite input.
+    (Infinite input gives NaN: infinity times a coupling of 0.)
 
     Args:
         channels: C, on the last axis for ``dim=0``, on axis 1 otherwise.
-        kernel_size: odd, one number or one an axis; 3 unless said. None for ``dim=0``.
+        kernel_size: odd; one number, or one per axis; 3 by default. None for ``dim=0``.
         iterations: T, at least 1.
         dim: 0 for feature vectors ``(..., C)``; 1, 2, 3 for ``(N, C, *size)``.
         groups: number of diagonal blocks of the coupling; divides `channels`.
-        init: "relu" (coupling 0, gain 1, threshold 0), "uniform" (the coupling as PyTorch starts a convolution) or
-            "random" (all three at random, as the paper's Algorithm 2 starts).
-        zero_diagonal: False allows a coupling with a diagonal, as the preconditioned form of the paper's appendix has.
+        init: "relu" (coupling 0, gain 1, threshold 0), "uniform" (the coupling as PyTorch initialises a convolution)
+            or "random" (all three at random, as in the paper's Algorithm 2).
+        zero_diagonal: False allows a coupling with a diagonal, as in the preconditioned form of the paper's appendix.
         tolerance: in eval mode, stop early; see :func:`detrame.functional.q_metric_relu`.
 
-    Shapes: ``coupling (C, C / groups, *kernel)``, ``gain (C,)``, ``threshold (C,)``; the output is that of the input.
+    Shapes: ``coupling (C, C / groups, *kernel)``, ``gain (C,)``, ``threshold (C,)``; the output has the input's shape.
     """
 
     gain: nn.Parameter
@@ -94,7 +94,7 @@ class QMetricReLU(CoupledReLU):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start again from the initialisation named at construction."""
+        """Reset to the initialisation chosen at construction."""
         INITIALISATIONS[self.init](self.coupling, self.gain, self.threshold)
         self.project_()
 
@@ -108,7 +108,7 @@ class QMetricReLU(CoupledReLU):
 
     @property
     def capturable(self) -> bool:
-        """Whether the pass does the same whatever the data: with a tolerance, in eval mode, it does not."""
+        """Whether the pass is the same for any data, which it is not with a tolerance in eval mode."""
         return self.training or self.tolerance is None
 
     def forward(self, input: Tensor) -> Tensor:  # named as nn.ReLU's, whose place it takes
@@ -180,17 +180,18 @@ def _project_together(modules: list[QMetricReLU]) -> None:
 
 
 def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
-    """Call :func:`project_` after every ``optimizer.step()``; the handle returned undoes it by ``.remove()``.
+    """Call :func:`project_` after every ``optimizer.step()``. Call ``.remove()`` on the returned handle to undo this.
 
-    A ValueError if the optimizer holds no parameter of the network, as one that was made before its conversion.
+    Raises a ValueError if the optimizer holds no parameter of the network, for instance because it was made before the
+    network was converted.
     """
     check_type("optimizer", optimizer, Optimizer, "a torch.optim.Optimizer")
     check_type("model", model, nn.Module, "an nn.Module")
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     if held.isdisjoint(map(id, model.parameters())):
         raise ValueError(
-            "the optimizer holds no parameter of the network, and would train another one: make it of this network's "
-            "parameters, after detrame.convert, which copies"
+            "the optimizer holds no parameter of the network, so it would train another one: make it from this "
+            "network's parameters, after detrame.convert, which copies"
         )
 
     def project(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -202,10 +203,10 @@ def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
 def parameter_groups(model: nn.Module, weight_decay: float = 5e-4) -> list[dict[str, Any]]:
     """Parameter groups for an optimiser: `weight_decay` on everything but gain and threshold of Q-Metric ReLUs.
 
-    Decay would pull the gain from 1 and the threshold to 0, where neither is small by nature; so with the learned
-    sparsity, damping and shift of a dictionary layer. The threshold of :class:`LISTA` and of :class:`SLSTM`, which is
-    under no constraint, is decayed as every other parameter. Parameters that need no gradient are left out, and so is
-    an empty group.
+    Decay would pull the gain away from 1 and the threshold to 0, although neither is naturally small. The learned
+    sparsity, damping and shift of a dictionary layer are not decayed either, for the same reason. The threshold of
+    :class:`LISTA` and :class:`SLSTM`, which has no constraint, is decayed like any other parameter. Parameters that
+    need no gradient are left out, and so is an empty group.
     """
     check_type("model", model, nn.Module, "an nn.Module")
     check_number("weight_decay", weight_decay)

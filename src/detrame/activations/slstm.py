@@ -38,14 +38,15 @@ class SLSTM(CoupledReLU):
         C_t &= F_t \odot C_{t-1} + I_t \odot (Z + S U_{t-1}) \\
         U_t &= \mathrm{ReLU}(C_t - b), \quad t = 1, \dots, T
 
-    It is LISTA with a memory: the input gate is a step size and the forget gate a momentum, both by value and by
-    iteration; with :math:`F = 0` and :math:`I = 1` it is LISTA. All parameters serve every iteration, as published. The
-    gates look at Z, which is what an activation sees of X; the shrinkage is the non-negative half of the published one.
+    It is LISTA with a memory. The input gate is a step size and the forget gate a momentum; both depend on the value
+    and the iteration. With :math:`F = 0` and :math:`I = 1` it is LISTA. All iterations share the parameters, as
+    published. The gates look at Z, because that is what an activation sees of X. The shrinkage is the non-negative half
+    of the published one.
 
-    It starts where LISTA does, at :math:`C_0 = Z, U_0 = \mathrm{ReLU}(Z - b)`, with every parameter 0: both gates are
-    then one half, :math:`C_t = Z`, and as built it computes exactly ReLU of finite input. Arguments and shapes are
+    It starts where LISTA does, at :math:`C_0 = Z, U_0 = \mathrm{ReLU}(Z - b)`. A new module has every parameter 0: both
+    gates are then one half, :math:`C_t = Z`, and it computes exactly ReLU of finite input. Arguments and shapes are
     those of :class:`CoupledReLU`, with ``coupling (C, C / groups, *kernel)`` for S, ``threshold (C,)`` for b, and two
-    gates (:class:`Gate`); the output has the input's shape.
+    gates (:class:`Gate`). The output has the input's shape.
     """
 
     threshold: nn.Parameter
@@ -69,7 +70,7 @@ class SLSTM(CoupledReLU):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start again as a ReLU."""
+        """Reset to a ReLU."""
         for parameter in self.parameters():
             parameter.zero_()
 

@@ -53,7 +53,7 @@ def models(
     image_size: Annotated[int, typer.Option(help="Height and width of an image.")] = 32,
     as_json: AsJson = False,
 ) -> None:
-    """List the networks, with their parameters and multiply-adds for one image.
+    """List the networks, with parameters and multiply-adds per image.
 
     Example: detrame models --num-classes 100
     """

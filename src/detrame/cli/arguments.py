@@ -22,7 +22,7 @@ def numbers(option: str, text: str) -> list[int]:
     try:
         found = [int(number) for number in text.split(",")]
     except ValueError:
-        raise ValueError(f"{option} takes whole numbers with commas between, as 0,1,2; got {text!r}") from None
+        raise ValueError(f"{option} takes whole numbers separated by commas, such as 0,1,2; got {text!r}") from None
     if min(found) < 0:
         raise ValueError(f"{option} takes numbers >= 0, got {min(found)}")
     once(option, found)
@@ -35,7 +35,7 @@ def names(option: str, text: str | None) -> list[str] | None:
         return None
     found = text.split(",")
     if "" in found:
-        raise ValueError(f"{option} takes names with commas between, got {text!r}")
+        raise ValueError(f"{option} takes names separated by commas, got {text!r}")
     once(option, found)
     return found
 

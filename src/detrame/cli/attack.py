@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
 Unit = Annotated[
     str | None,
     typer.Option(
-        metavar="pixels|normalised", help="Of --radius and --noise: pixels in [0, 1], or as the network sees them."
+        metavar="pixels|normalised", help="Unit of --radius and --noise: pixels in [0, 1], or what the network sees."
     ),
 ]
 
@@ -32,39 +32,41 @@ def attack(
         str | None, typer.Option(metavar="4/255,8/255,...", help="How far a perturbation may go.")
     ] = None,
     unit: Unit = None,
-    norm: Annotated[str | None, typer.Option(metavar="inf|2", help="Of the radius. [default: inf]")] = None,
+    norm: Annotated[str | None, typer.Option(metavar="inf|2", help="Norm of the radius. [default: inf]")] = None,
     attacks: Annotated[
         str | None,
         typer.Option(
             metavar="NAME,NAME,...",
             help="One perturbation for all images: uap, uap-gradient, uap-sequential. "
-            "One for each: pgd, deepfool, square, autoattack. [default: uap,uap-gradient]",
+            "One for each image: pgd, deepfool, square, autoattack. [default: uap,uap-gradient]",
         ),
     ] = None,
     noise: Annotated[
-        str | None, typer.Option(metavar="0.001,0.01,...", help="Energy of Gaussian noise, relative to the image's.")
+        str | None,
+        typer.Option(metavar="0.001,0.01,...", help="Energy of Gaussian noise, relative to that of the image."),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Also check, at the smallest radius, that no network hides its gradients.")
     ] = False,
     crafting: Annotated[int, typer.Option(help="Training images to craft universal perturbations on.")] = 1000,
     images: Annotated[int, typer.Option(help="Test images to measure on.")] = 1000,
-    seeds: Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation for each.")] = "0",
-    target: Annotated[float, typer.Option(help="Percent fooled, at which uap and uap-sequential stop.")] = 80.0,
-    overshoot: Annotated[float, typer.Option(help="Of DeepFool, inside uap and uap-sequential.")] = 0.02,
-    passes: Annotated[int, typer.Option(help="Over the crafting images, at most.")] = 5,
+    seeds: Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation per seed.")] = "0",
+    target: Annotated[float, typer.Option(help="Stop uap and uap-sequential at this percent fooled.")] = 80.0,
+    overshoot: Annotated[float, typer.Option(help="Overshoot of DeepFool in uap and uap-sequential.")] = 0.02,
+    passes: Annotated[int, typer.Option(help="Maximum number of passes over the crafting images.")] = 5,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write a page with pictures and, of several radii, curves, which are files beside it too."
+            help="Also write a page with pictures. For several radii it has curves, also saved as files beside it."
         ),
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Attack trained networks: how often the prediction changes, and what accuracy is left.
+    """Attack trained networks, and count the predictions that change.
 
-    On a CPU this takes minutes, and attacks on each image more: begin with few --images and --crafting.
+    It also prints the accuracy that is left. On a CPU this takes minutes, and attacks on each image take longer: begin
+    with few --images and --crafting.
 
     Examples:
 
@@ -147,17 +149,19 @@ class _Asked:
 
         radii, ratios = values("--radius", radius), values("--noise", noise)
         if not radii and (check or attacks is not None):
-            raise ValueError(f"{'--check' if check else '--attacks'} needs --radius, as 8/255 with --unit pixels")
+            raise ValueError(
+                f"{'--check' if check else '--attacks'} needs a radius, such as --radius 8/255 --unit pixels"
+            )
         if not radii and not ratios:
-            raise ValueError("how strong an attack? give --radius, as 8/255 with --unit pixels, or --noise, as 0.01")
+            raise ValueError("how strong an attack? give --radius 8/255 --unit pixels, for example, or --noise 0.01")
         if not all(0 <= ratio < float("inf") for ratio in ratios):  # before attacks, which come first, take their time
-            raise ValueError(f"--noise takes numbers >= 0, as 0.01; got {noise}")
+            raise ValueError(f"--noise takes numbers >= 0, such as 0.01; got {noise}")
         if norm is not None and not radii:
             raise ValueError("--norm is that of --radius, and --noise has none: leave it out, or give --radius")
         if unit is None:
             raise ValueError(
                 f"{'--radius' if radii else '--noise'} needs its unit: --unit pixels for pixels in [0, 1], "
-                "or --unit normalised for what the network sees once it has normalised them"
+                "or --unit normalised for what the network sees after normalising them"
             )
         chosen = names("--attacks", attacks) or ["uap", "uap-gradient"]
         if radii and unit != "pixels" and (check or not PER_IMAGE.keys().isdisjoint(chosen)):
@@ -206,5 +210,5 @@ def values(option: str, text: str | None) -> list[float]:
         return [float(Fraction(part)) if "/" in part else float(part) for part in text.split(",")] if text else []
     except (ValueError, ZeroDivisionError):
         raise ValueError(
-            f"{option} takes numbers or fractions with commas between, as 4/255,0.05; got {text!r}"
+            f"{option} takes numbers or fractions separated by commas, such as 4/255,0.05; got {text!r}"
         ) from None

@@ -17,7 +17,7 @@ from detrame.errors import OutOfTime
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.bench import Measured, Setting
 
-Batch = Annotated[int | None, typer.Option(help="Images a step. [default: 128 on a GPU, 32 on a CPU]")]
+Batch = Annotated[int | None, typer.Option(help="Images per step. [default: 128 on a GPU, 32 on a CPU]")]
 
 
 def bench(
@@ -25,25 +25,26 @@ def bench(
     models: Models = None,
     batch: Batch = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Of all but steps. [default: cifar10 on a GPU, digits on a CPU]")
+        str | None,
+        typer.Option(help="Data set of epoch, seeds and accuracy. [default: cifar10 on a GPU, digits on a CPU]"),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Rough figures in little time, which are not stored.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Rough figures in little time; they are not stored.")] = False,
     results: Results = Path("results"),
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Measure how fast the paper's networks train, with ReLU and with Q-Metric.
+    """Measure how fast the paper's networks train on this machine.
 
-    steps: one training step, beside the plain captured path, research code (the paper's equation as printed, in eager
-    float32, with a DataLoader) and the measured ceiling of the device.
+    steps: one training step, compared with the plain captured path, research code (the paper's equation as printed, in
+    eager float32, with a DataLoader) and the measured ceiling of the device.
 
-    epoch: a whole epoch, data and augmentation included, beside its steps' time.
+    epoch: a whole epoch with data and augmentation, compared with its steps alone.
 
-    seeds: five seeds at once, beside one after another.
+    seeds: five seeds at once, compared with one after another.
 
-    accuracy: 20 epochs our way, beside eager float32, three seeds each.
+    accuracy: 20 epochs our way, compared with eager float32, three seeds each.
 
-    The figures go below results/timing, by device and batch, network by network. A CPU does small cases.
+    The figures are stored below results/timing, by device and batch, one file per network. A CPU runs small cases.
 
     Examples:
 

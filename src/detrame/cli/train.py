@@ -19,23 +19,24 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts a
 
 Dataset = Annotated[str | None, typer.Option(help="A data set of `detrame data list`. [default: digits]")]
 Iterations = Annotated[
-    int | None, typer.Option(help="Of each Q-Metric ReLU. [default: the paper's for this cell, or 2]")
+    int | None, typer.Option(help="Iterations of each Q-Metric ReLU. [default: as in the paper's table, else 2]")
 ]
-Seeds = Annotated[str | None, typer.Option(metavar="0,1,...", help="One run for each. [default: the recipe's, or 0]")]
-Epochs = Annotated[int | None, typer.Option(help="[default: the recipe's; milestones move in proportion]")]
+Seeds = Annotated[str | None, typer.Option(metavar="0,1,...", help="One run per seed. [default: the recipe's, or 0]")]
+Epochs = Annotated[int | None, typer.Option(help="Number of epochs; milestones scale with it. [default: the recipe's]")]
 Out = Annotated[
     Path | None,
-    typer.Option(parser=folder, metavar="FOLDER", help="The folder to make. [default: a free one in runs/]"),
+    typer.Option(parser=folder, metavar="FOLDER", help="The folder to create. [default: a free name in runs/]"),
 ]
 RecipeName = Annotated[
-    str | None, typer.Option(metavar="cifar|svhn|small|FILE", help="Where to start from. [default: the data set's]")
+    str | None,
+    typer.Option(metavar="cifar|svhn|small|FILE", help="The recipe to start from. [default: the data set's]"),
 ]
 Changes = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="FIELD=VALUE",
-        help="Change a field of the recipe, as lr=0.05 or lr_milestones=[60,120]; --print-recipe shows all.",
+        help="Change a field of the recipe, such as lr=0.05 or lr_milestones=[60,120]; --print-recipe shows all.",
     ),
 ]
 MANY = 10_000  # images an epoch, for a CPU
@@ -55,11 +56,11 @@ def train(
     recipe: RecipeName = None,
     changes: Changes = None,
     device: Device = "auto",
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs from one checkpoint to the next.")] = 1,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Number of epochs between checkpoints.")] = 1,
     tensorboard: TensorBoard = False,
     print_recipe: Annotated[bool, typer.Option("--print-recipe", help="Print the recipe and train nothing.")] = False,
     resume: Annotated[
-        Path | None, typer.Option(parser=folder, metavar="RUN", help="Continue a run, or all below a folder.")
+        Path | None, typer.Option(parser=folder, metavar="RUN", help="Continue a run, or all runs below a folder.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,8 +84,8 @@ def train(
         decided = [model, *options.values(), seeds, out, recipe, changes]
         if any(value is not None for value in decided) or print_recipe or device != "auto":
             raise ValueError(
-                "--resume continues runs by their own recipes, on the device they began on: "
-                "give no model, no device and nothing of a recipe with it"
+                "--resume continues runs with their own recipes, on the device they began on: "
+                "leave out the model, --device and everything about the recipe"
             )
         runs = find(resume)
         total = sum(run.recipe.epochs - len(run.history) for run in runs if not run.finished)
@@ -113,7 +114,7 @@ def compare(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A network. [default: plainnet3]")] = None,
     dataset: Dataset = None,
     iterations: Iterations = None,
-    seeds: Annotated[str, typer.Option(metavar="0,1,...", help="Two runs for each.")] = "0,1,2,3,4",
+    seeds: Annotated[str, typer.Option(metavar="0,1,...", help="Two runs per seed, ReLU and Q-Metric.")] = "0,1,2,3,4",
     epochs: Epochs = None,
     out: Out = None,
     recipe: RecipeName = None,
@@ -121,7 +122,7 @@ def compare(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Train the ReLU and the Q-Metric network side by side, and write the report page.
+    """Train ReLU and Q-Metric side by side, and write a page.
 
     Examples:
 
@@ -136,7 +137,7 @@ def compare(
     named = model if model or recipe_file(recipe) else "plainnet3"
     start = _recipe(recipe, changes, model=named, dataset=dataset, iterations=iterations, epochs=epochs)
     if start.activation == "dictionary":
-        raise ValueError(f"{start.model} has no activation to compare: `detrame reproduce ddl` sets it beside others")
+        raise ValueError(f"{start.model} has no activation to compare: `detrame reproduce ddl` compares it with others")
     place = out or plans.free_folder(Path("runs") / f"compare-{start.model}-{start.dataset}")
     chosen = numbers("--seeds", seeds)
     _tell_of_the_cpu(start, device, quiet=as_json)
@@ -154,7 +155,9 @@ def evaluate(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Score trained networks on their test images again, beside what was recorded when they were trained.
+    """Score trained networks on their test images again.
+
+    The scores recorded in training are printed beside the new ones.
 
     Examples:
 

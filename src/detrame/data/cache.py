@@ -108,7 +108,7 @@ def label(name: str) -> Label | None:
 @contextmanager
 def _opened(name: str) -> Iterator[Any]:
     if path(name).exists() and not os.access(path(name), os.R_OK):  # which safetensors takes for a missing file
-        hint = "change it by chmod, or set DETRAME_DATA to a folder of your own"
+        hint = "change that with chmod, or set DETRAME_DATA to a folder of your own"
         raise Failure(f"you have no permission to read {path(name)}: {hint}")
     try:
         with safe_open(path(name), framework="pt") as file:

@@ -27,7 +27,7 @@ def download(archive: Archive, folder: Path, progress: Progress | None = None) -
     """Fetch `archive` into `folder`, unless it is there already; a download cut short is taken up where it stopped."""
     target = folder / archive.filename
     if target.exists():
-        check_md5(target, archive, "remove it and type the same again")
+        check_md5(target, archive, "remove it and run the same command again")
         return target
     part = target.with_name(target.name + ".part")
     try:
@@ -43,17 +43,17 @@ def download(archive: Archive, folder: Path, progress: Progress | None = None) -
         raise Failure(_why(error, archive, target)) from error
     raise Failure(
         f"what came from {archive.url} is damaged or another file: its MD5 is {found}, "
-        f"the published one is {archive.md5}; type the same again to start over"
+        f"the published one is {archive.md5}; run the same command again to start over"
     )
 
 
 def _why(error: Exception, archive: Archive, target: Path) -> str:
     """What stopped a download, and what to do: a full disk is no matter of the network."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"cannot write {target} ({error.strerror}): free some space, then type the same again to resume"
+        return f"cannot write {target} ({error.strerror}): free some space, then run the same command again to resume"
     otherwise = f"type `{archive.otherwise}`, " if archive.otherwise else ""
     return (
-        f"cannot fetch {archive.url} ({error}): type the same again to resume, {otherwise}"
+        f"cannot fetch {archive.url} ({error}): run the same command again to resume, {otherwise}"
         f"or fetch it elsewhere and put it at {target}"
     )
 

@@ -27,38 +27,38 @@ NETWORK_OPTIONS = ("norm", "width")
 class DeTraMeClassifier(NetworkClassifier):
     r"""A deep transform and metric learning network as a scikit-learn classifier: NumPy in, NumPy out.
 
-    On feature vectors each layer is a linear map and then a Q-Metric ReLU,
-    :math:`U \leftarrow \mathrm{ReLU}(h \odot Z + \tilde W (U - Z) - b)` iterated T times, and the last layer is linear;
-    there is no batch norm and no dropout. On images the network is one of :func:`detrame.create_model`. Trained by
-    AdamW on the cross-entropy, with the paper's constraints restored after every step.
+    On feature vectors, each layer is a linear map followed by a Q-Metric ReLU,
+    :math:`U \leftarrow \mathrm{ReLU}(h \odot Z + \tilde W (U - Z) - b)` iterated T times. The last layer is linear, and
+    there is no batch norm and no dropout. On images, the network is one of :func:`detrame.create_model`. It is trained
+    by AdamW on the cross-entropy, with the paper's constraints restored after every step.
 
     Args:
-        network: the widths of the hidden layers, for X ``(N, features)``; or the name of a network, as "plainnet3", for
-            images X ``(N, channels, height, width)``, uint8 or float in [0, 1]. An image network normalises its input
-            by the mean and std of the training pixels; scale features yourself, as with StandardScaler.
-        network_options: "width" and "norm" of a network by name, as ``{"width": 0.5}``; see
+        network: the widths of the hidden layers, for X ``(N, features)``; or the name of a network such as "plainnet3",
+            for images X ``(N, channels, height, width)``, uint8 or float in [0, 1]. An image network normalises its
+            input by the mean and std of the training pixels. Scale features yourself, for example with StandardScaler.
+        network_options: "width" and "norm" of a network given by name, such as ``{"width": 0.5}``; see
             :func:`detrame.create_model`.
-        activation: "qmetric" (unless said), "relu" or another the library knows by name; a dictionary network, as
-            "ddl3", takes none.
+        activation: "qmetric" (the default), "relu" or another that the library knows by name. A dictionary network,
+            such as "ddl3", takes none.
         iterations: T of each Q-Metric ReLU.
         learning_rate, weight_decay: of AdamW; see :func:`detrame.parameter_groups` for what is not decayed.
-        batch_size: samples a step, or "auto": all of up to 256 samples, otherwise 128.
-        max_iter: the most epochs.
-        tol, n_iter_no_change: stop after so many epochs in which the best training loss (with `early_stopping`, the
-            best validation accuracy) has not improved by more than `tol`.
+        batch_size: samples per step, or "auto": all of them up to 256 samples, otherwise 128.
+        max_iter: the maximum number of epochs.
+        tol, n_iter_no_change: stop after `n_iter_no_change` epochs in which the best training loss (with
+            `early_stopping`, the best validation accuracy) has not improved by more than `tol`.
         early_stopping: hold out `validation_fraction` of the samples, and end with the weights that were best on them.
         class_weight: a dict of weights by label, or "balanced".
-        random_state: draws the weights, the order, the dropout and the samples held out; the global state is untouched.
-        warm_start: whether `fit` goes on from the weights of the last one, with the same network.
+        random_state: draws the weights, the order, the dropout and the held-out samples; the global state is untouched.
+        warm_start: whether `fit` continues from the weights of the last fit, with the same network.
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
-        verbose: whether to print a line an epoch.
+        verbose: whether to print a line per epoch.
 
     Attributes:
         network_, classes_, n_features_in_, n_iter_, loss_curve_: see :class:`NetworkClassifier`.
         validation_scores_: with `early_stopping`, the accuracy on the held-out samples after each epoch.
         image_shape_: ``(channels, height, width)`` seen in `fit`; None for feature vectors.
 
-    In float32 where X is, or is 8-bit images; otherwise in float64.
+    Training is in float32 if X is float32 or 8-bit images, otherwise in float64.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -124,7 +124,7 @@ class DeTraMeClassifier(NetworkClassifier):
         wanted = (network, self.network_options or {}, self.activation, self.iterations)
         if self.warm_start and hasattr(self, "network_") and wanted != self._built:
             raise ValueError(
-                f"warm_start goes on with the (network, network_options, activation, iterations) of the last fit, "
+                f"warm_start continues with the (network, network_options, activation, iterations) of the last fit, "
                 f"{self._built}, got {wanted}: set warm_start=False, or fit a clone"
             )
         with all_or_nothing(self):
@@ -149,7 +149,7 @@ class DeTraMeClassifier(NetworkClassifier):
         if array.ndim != 4:
             raise ValueError(
                 f"Expected 4D array (n_samples, channels, height, width) for network={self.network!r}, "
-                f"got {array.ndim}D array instead: reshape the images, or give widths of layers, as network=(128,)"
+                f"got {array.ndim}D array instead: reshape the images, or give layer widths, such as network=(128,)"
             )
         if not array.size:
             raise ValueError(f"images of shape {array.shape[1:]} have no pixels")
@@ -197,7 +197,7 @@ class DeTraMeClassifier(NetworkClassifier):
             layers += [nn.Linear(features, width), activation(width, None)]
             features = width
         if not layers:
-            raise ValueError("network needs the width of at least one hidden layer, as (128,)")
+            raise ValueError("network needs the width of at least one hidden layer, such as (128,)")
         return nn.Sequential(*layers, nn.Linear(features, classes))
 
     def _loss(self) -> Loss:

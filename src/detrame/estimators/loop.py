@@ -35,13 +35,13 @@ class Loop:
     """How to train: AdamW, the projections after every step, and when to stop.
 
     Attributes:
-        loss: of scores and labels, one number a sample.
+        loss: of scores and labels, one number per sample.
         learning_rate, weight_decay: of AdamW; see :func:`detrame.parameter_groups` for what is not decayed.
         batch_size: samples a step, or "auto": all of up to 256 samples, otherwise 128.
         max_iter: the most epochs.
         tol, n_iter_no_change: stop after so many epochs in which the best loss (or, with samples held out, the best
             accuracy on them) has not improved by more than `tol`.
-        verbose: whether to print a line an epoch.
+        verbose: whether to print a line per epoch.
     """
 
     loss: Loss
@@ -91,7 +91,7 @@ class Loop:
         mean = total.item() / len(train.labels)
         if not math.isfinite(mean):
             raise ValueError(
-                f"the loss became {mean}: scale the input, as with StandardScaler, or take a smaller "
+                f"the loss became {mean}: scale the input, for example with StandardScaler, or use a smaller "
                 f"learning_rate than {self.learning_rate:g}"
             )
         return mean

@@ -10,7 +10,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
-    r""":math:`-\log \mathrm{softmax}(s)_y`, one number a sample, of scores ``(N, K)`` and labels ``(N,)``."""
+    r""":math:`-\log \mathrm{softmax}(s)_y`, one number per sample, of scores ``(N, K)`` and labels ``(N,)``."""
     return F.cross_entropy(scores, labels, reduction="none")
 
 

@@ -64,7 +64,9 @@ def run_missing(
         except Stopped as stopped:
             if minutes is not None and monotonic() >= end:
                 raise OutOfTime(minutes) from None
-            raise Stopped(stopped.where, "type the same again to go on") from None  # what goes on has to be stored too
+            raise Stopped(
+                stopped.where, "run the same command again to continue"
+            ) from None  # what goes on has to be stored too
         finally:
             for folder in folders:
                 with _noted(failures):

@@ -33,11 +33,12 @@ def default_recipe(
 
     Args:
         model, dataset: their names.
-        recipe: "cifar", "svhn" or "small"; chosen by the data set unless given.
-        epochs: the recipe's unless given; without `lr_milestones` among the changes, these move in proportion.
+        recipe: "cifar", "svhn" or "small"; by default that of the data set.
+        epochs: by default the recipe's. The learning-rate milestones scale with it, unless `changes` has
+            `lr_milestones`.
         changes: fields of the recipe to set. Without `iterations`, a Q-Metric network takes the paper's number for
-            the network and the data set, or 2; the split of digits, which come without one, is drawn by the seed
-            unless `split_seed` is given.
+            the network and the data set, or 2. Digits come without a split: the seed draws it, unless you give
+            `split_seed`.
     """
     name = recipe or _FOR_DATASET.get(dataset, "small")
     if name not in RECIPES:

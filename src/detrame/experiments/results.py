@@ -68,7 +68,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:  # which is no damage
-        raise Failure(f"you have no permission to read {path}: change it by chmod") from error
+        raise Failure(f"you have no permission to read {path}: change that with chmod") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         remedy = "delete it, or restore it from the repository"
         raise Failure(f"{path} is not {what} ({why_not(error)}): {remedy}") from error
@@ -91,7 +91,7 @@ def _read(path: Path) -> Result:
         recipe, scores = Recipe.from_json(json.dumps(document["recipe"])), Scores(**document["scores"])
         for score in document["test_accuracy"]:
             if not isinstance(score, int | float) or not 0 <= score <= 100:
-                raise ValueError(f"{score!r} is no score")
+                raise ValueError(f"{score!r} is not a score")
         if (epochs := len(document["test_accuracy"])) != recipe.epochs:
             raise ValueError(f"it has the accuracy after {epochs} epochs of {recipe.epochs}")
         timing = dict(document.get("timing", {}))

@@ -53,22 +53,22 @@ def create_model(
     width: float | None = None,
     pretrained: str | None = None,
 ) -> nn.Module:
-    """A network by name, from pixels (N, in_channels, H, W) to logits (N, num_classes), at any size of image.
+    """Build a network by name, from pixels (N, in_channels, H, W) to logits (N, num_classes), for any image size.
 
     Args:
-        name: one of :func:`list_models`, or another of its family: ``resnet32``, ``wideresnet28_10``; or ``ddl9``, the
-            PlainNet 9 of exact dictionary layers, and its like (3, 6, 12, or more than 12 layers).
-        activation: "relu", "qmetric" (unless said), "lista", "slstm", or a factory
+        name: one of :func:`list_models`; or another of its family, such as ``resnet32`` or ``wideresnet28_10``; or
+            ``ddl9``, the PlainNet 9 of exact dictionary layers (also with 3, 6, 12 or more than 12 layers).
+        activation: "relu", "qmetric" (the default), "lista", "slstm", or a factory
             ``(channels, kernel_size) -> nn.Module``; a dictionary network takes none.
-        iterations: of each activation but "relu"; 2 unless said.
-        num_classes: the number of logits; 10 unless said.
-        in_channels: 3 for colour (unless said), 1 for grey.
-        mean, std: by channel; the network then normalises its input itself, and takes pixels.
+        iterations: of each activation other than "relu"; 2 by default.
+        num_classes: the number of logits; 10 by default.
+        in_channels: 3 for colour (the default), 1 for grey.
+        mean, std: one number per channel; the network then takes pixels and normalises them itself.
         norm: "batch", or None for no normalisation between the layers.
-        last_activation: PlainNet only: an activation after the class layer too, as the paper's table has it.
-        width: multiplies the channels of every hidden layer (the stem of a WideResNet excepted); 1 unless said.
-        pretrained: the data set ("cifar10") whose trained weights to load; everything but `name` and `activation` is
-            then as in training (a ValueError for an option that says otherwise), and the network, in eval mode, takes
+        last_activation: PlainNet only: also put an activation after the class layer, as in the paper's table.
+        width: multiplies the channels of every hidden layer (except the stem of a WideResNet); 1 by default.
+        pretrained: the data set ("cifar10") whose trained weights to load. Everything but `name` and `activation` is
+            then as in training; an option that says otherwise is a ValueError. The network is in eval mode, and takes
             pixels in [0, 1].
     """
     said: dict[str, Any] = {
@@ -98,7 +98,9 @@ def default_activation(name: str) -> str:
 def _factory(name: str, activation: str | ActivationFactory, iterations: int) -> ActivationFactory:
     if is_dictionary_network(name):
         if activation != DICTIONARY:
-            raise ValueError(f"{name} takes no activation, its layers give codes; got {activation!r}: leave it out")
+            raise ValueError(
+                f"{name} takes no activation, because its layers already give codes; got {activation!r}: leave it out"
+            )
         return lambda channels, kernel_size: nn.Identity()
     if isinstance(activation, str):
         return activation_factory(activation, iterations=iterations)
@@ -111,8 +113,9 @@ def _check_factory(activation: object) -> None:
     of_pytorch = isinstance(activation, type) and activation.__module__.startswith("torch.nn.")
     if of_pytorch or isinstance(activation, nn.Module) or not callable(activation):
         raise TypeError(
-            "activation must be a name or a factory of channels and kernel_size, as `lambda channels, kernel_size: "
-            f"nn.ReLU()`, got {getattr(activation, '__name__', type(activation).__name__)}"
+            "activation must be a name or a factory of channels and kernel_size, such as "
+            "`lambda channels, kernel_size: nn.ReLU()`, got "
+            f"{getattr(activation, '__name__', type(activation).__name__)}"
         )
 
 
@@ -147,7 +150,7 @@ class ModelInfo(NamedTuple):
 def list_models(
     *, iterations: int = 2, num_classes: int = 10, in_channels: int = 3, image_size: int = 32
 ) -> dict[str, ModelInfo]:
-    """The paper's networks by name, in its order, each with its parameters and multiply-adds for one image."""
+    """The paper's networks in its order: for each name, its parameters and its multiply-adds for one image."""
     options: dict[str, Any] = {"iterations": iterations, "num_classes": num_classes, "in_channels": in_channels}
     for option, value in (options | {"image_size": image_size}).items():
         if check_count(option, value) > LARGEST:

@@ -45,7 +45,7 @@ def read_pretrained(model: str, activation: str, dataset: str) -> tuple[dict[str
     content = entry.read_bytes()
     checksums = folder().joinpath("SHA256SUMS").read_text().splitlines()
     if f"{hashlib.sha256(content).hexdigest()}  {name}" not in checksums:
-        raise Failure(f"{entry} is not what its checksum says: install detrame again")
+        raise Failure(f"{entry} does not match its checksum: install detrame again")
     stored: dict[str, Tensor] = load(content)
     tensors = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in stored.items()}
     return tensors, {key: json.loads(value) for key, value in _metadata(content).items()}

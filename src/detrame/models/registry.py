@@ -65,6 +65,6 @@ def _find(name: str) -> tuple[Family, list[int]]:
     for family in _FAMILIES:
         if match := family.pattern.fullmatch(str(name)):
             if any(len(number) > DIGITS for number in match.groups()):
-                raise ValueError(f"{name} is no network that can be built: its numbers have at most {DIGITS} digits")
+                raise ValueError(f"{name} cannot be built: the numbers in a name have at most {DIGITS} digits")
             return family, [int(number) for number in match.groups()]
     raise unknown("model", name, [*listed_names(), *listed_names(dictionary=True)])

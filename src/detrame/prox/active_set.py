@@ -40,13 +40,15 @@ def nonnegative_minimiser(hessian: Tensor, target: Tensor) -> Tensor:
 
     .. math:: \arg\min_{u \ge 0} \tfrac12 u'Hu - g'u
 
-    Solved in float64, whatever the precision of the arguments, until a sample meets the optimality condition to 1e-11
-    of its largest code, or is given up after a hundred thousand steps; then a warning says so. The derivative is that
-    of the condition at the solution, :math:`H_{AA} u_A = g_A` on the active set :math:`A = \{i: u_i > 0\}`: with
-    :math:`w_A = H_{AA}^{-1} v_A` and 0 elsewhere, a gradient v of the code gives w for g and
-    :math:`-(w u' + u w') / 2` for H. It needs no record of how the solution was found, and can be derived again;
-    `torch.func` and vmap have no rule for it. Where :math:`H_{AA}` is singular
-    the code is not unique, and w is the one of least norm.
+    It is solved in float64, whatever the precision of the arguments, until each sample meets the optimality condition
+    to 1e-11 of its largest code. A sample that does not get there in a hundred thousand steps is given up with a
+    warning.
+
+    The derivative comes from the condition at the solution, :math:`H_{AA} u_A = g_A` on the active set
+    :math:`A = \{i: u_i > 0\}`. With :math:`w_A = H_{AA}^{-1} v_A` and 0 elsewhere, a gradient v of the code gives w for
+    g and :math:`-(w u' + u w') / 2` for H. It needs no record of how the solution was found, and can be differentiated
+    again; `torch.func` and vmap have no rule for it. Where :math:`H_{AA}` is singular, the code is not unique, and w is
+    the one of least norm.
 
     Args:
         hessian: H, ``(k, k)``, symmetric and positive semidefinite; where it is singular, -g must keep the minimum

@@ -11,12 +11,12 @@ from detrame.prox.spectrum import check_metric, ends, is_small
 
 @dataclass(frozen=True)
 class Convergence:
-    """Whether the iteration converges for every input; print it for the sentence.
+    """Whether the iteration converges for every input. Print it to get a sentence that says so.
 
     Attributes:
         margin: the smallest eigenvalue of 2 Theta + beta I - Q; the iteration converges for every Z iff it is > 0.
-        rate: the factor by which an iteration shrinks the error at least (in the norm of Theta + beta I).
-        exact: whether both are exact, or estimates that may be too good by a little (:func:`extreme_eigenvalues`).
+        rate: each iteration shrinks the error by at least this factor (in the norm of Theta + beta I).
+        exact: whether both are exact, or estimates that may be slightly optimistic (:func:`extreme_eigenvalues`).
     """
 
     margin: float
@@ -43,12 +43,12 @@ def convergence(
 
     The iteration is projected gradient descent on :math:`\frac12 u'(Q + \beta I) u - \dots` in the diagonal metric
     :math:`\Theta + \beta I`. It converges for every Z if and only if :math:`2 \Theta + \beta I - Q` is positive
-    definite. For the paper's own choice, :math:`\Theta = \mathrm{diag}(Q)`, a positive definite Q does not imply it.
+    definite. For the paper's own choice, :math:`\Theta = \mathrm{diag}(Q)`, a positive definite Q is not enough.
 
     Args:
         metric: Q, ``(C, C / groups, *kernel)``.
         ridge: beta >= 0.
-        theta: ``(C,)``; the diagonal of Q unless given. The step gamma of the appendix is absorbed: only
+        theta: ``(C,)``; by default the diagonal of Q. The step gamma of the appendix is absorbed: only
             Theta / gamma matters.
         size: of the input, for a convolutional metric; on more than 2048 values the eigenvalues are estimates
             (:func:`extreme_eigenvalues`).

@@ -129,7 +129,7 @@ def prox(
     Args:
         z: ``(..., C)``, or ``(N, C, *size)`` for a convolutional metric.
         metric: Q, symmetric and positive definite, ``(C, C / groups, *kernel)``.
-        sparsity: lambda >= 0, one number or one a channel ``(C,)``.
+        sparsity: lambda >= 0, one number or one per channel ``(C,)``.
         ridge: beta >= 0.
         method: "fista", "forward_backward", or "coordinate_descent" (not for a convolution); all reach the same code.
         tolerance: on the KKT residual, relative to the largest code; by default eps^(2/3) of the precision.
@@ -165,7 +165,7 @@ def sparse_code(
     Args:
         x: ``(..., m)``.
         dictionary: D, ``(m, k)``.
-        sparsity: lambda >= 0, one number or one an atom ``(k,)``.
+        sparsity: lambda >= 0, one number or one per atom ``(k,)``.
         damping: alpha >= 0; D'D + alpha I must be positive definite.
         ridge: beta >= 0.
         linear: d, ``(k,)``; zero unless given.
@@ -193,7 +193,7 @@ def kkt_residual(code: Tensor, z: Tensor, metric: Tensor, sparsity: float | Tens
 
     .. math:: |u - \mathrm{ReLU}(h \odot z + \tilde W (u - z) - b)|_\infty
 
-    One number a sample: ``(...)`` for codes ``(..., C)``, ``(N,)`` for codes ``(N, C, *size)``; 0 only at the prox.
+    One number per sample: ``(...)`` for codes ``(..., C)``, ``(N,)`` for codes ``(N, C, *size)``; 0 only at the prox.
     """
     for name, tensor in (("code", code), ("input", z), ("metric", metric)):
         check_floating(name, tensor)

@@ -70,14 +70,14 @@ def reparametrise(
         \tilde W = (\Theta + \beta I)^{-1} (\Theta - Q), \quad
         h_i = \frac{\theta_i}{\theta_i + \beta}, \quad b_i = \frac{\lambda}{\theta_i + \beta}
 
-    With :math:`\Theta = \mathrm{diag}(Q)`, the default, this is Theorem 2 and the coupling has a zero diagonal;
-    any other theta is the preconditioned form of the appendix (its step gamma is absorbed: only Theta / gamma
-    matters). :func:`convergence` says whether the iteration converges, :func:`preconditioner` gives a theta with
-    which it always does.
+    With the default, :math:`\Theta = \mathrm{diag}(Q)`, this is Theorem 2, and the coupling has a zero diagonal. Any
+    other theta is the preconditioned form of the appendix (its step gamma is absorbed: only Theta / gamma matters).
+    :func:`convergence` says whether the iteration converges. :func:`preconditioner` gives a theta with which it always
+    does.
 
     Args:
         metric: Q, symmetric and positive definite, ``(C, C / groups, *kernel)``.
-        sparsity: lambda >= 0, one number or one a channel ``(C,)``.
+        sparsity: lambda >= 0, one number or one per channel ``(C,)``.
         ridge: beta >= 0.
         theta: ``(C,)``, positive.
         size: of the input, for a convolutional metric.
@@ -103,7 +103,7 @@ def preconditioner(metric: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a triple (coupling, gain, threshold) says of Q, lambda and beta; print it for the sentences.
+    """What a triple (coupling, gain, threshold) says about Q, lambda and beta. Print it to get this in words.
 
     Attributes:
         metric: Q in the layout of the coupling; rows of undetermined channels are NaN.
@@ -144,13 +144,13 @@ class Recovery:
 
 
 def recover(coupling: Tensor, gain: Tensor, threshold: Tensor, *, size: tuple[int, ...] = ()) -> Recovery:
-    r"""The inverse of :func:`reparametrise`: which Q, lambda and beta does a (learned) triple stand for?
+    r"""The inverse of :func:`reparametrise`: find the Q, lambda and beta that a (learned) triple stands for.
 
     With :math:`s_i = \theta_i + \beta`, :math:`Q = \mathrm{diag}(s)(\mathrm{diag}(h) - \tilde W)`,
     :math:`\lambda_i = s_i b_i` and :math:`\beta = s_i (1 - h_i)`. The triple is unchanged when Q, lambda and beta are
-    multiplied by one factor, so beta is set to 1 and the gains give s. Where no gain is below 1, beta is 0, lambda is
-    set to 1 and the thresholds give s. A channel with gain 1 beside others below 1, or with gain 1 and threshold 0,
-    determines nothing: its s would be infinite.
+    multiplied by one factor, so beta is set to 1 and the gains give s. If no gain is below 1, beta is 0, lambda is set
+    to 1 and the thresholds give s. A channel determines nothing if its gain is 1 while others are below 1, or if its
+    gain is 1 and its threshold 0: its s would be infinite.
 
     Args:
         coupling: ``(C, C / groups, *kernel)``.

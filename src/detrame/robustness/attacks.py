@@ -175,4 +175,4 @@ def _library(name: str) -> Any:
             warnings.simplefilter("ignore", DeprecationWarning)
             return import_module(name)
     except ImportError:
-        raise Failure(f"{name} is not installed: `pip install 'detrame[attacks]'` brings it") from None
+        raise Failure(f"{name} is not installed: type `pip install 'detrame[attacks]'`") from None

@@ -42,9 +42,9 @@ class Ball:
                 f"a radius of {self.radius:g} in pixels: pixels are in [0, 1]; did you mean {self.radius:g}/255?"
             )
         if self.std is not None and not all(isfinite(value) and value > 0 for value in self.std):
-            raise ValueError(f"std must be finite and positive, by channel, got {self.std}")
+            raise ValueError(f"std must be finite and positive for every channel, got {self.std}")
         if self.unit == "normalised" and self.std is None:
-            raise ValueError("a radius in normalised units needs std, by channel: what the network divides by")
+            raise ValueError("a radius in normalised units needs std, what the network divides each channel by")
 
     @property
     def pixels(self) -> float:

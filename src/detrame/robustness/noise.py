@@ -37,7 +37,7 @@ def noisy(
     if unit == "pixels":
         mean, std = (0.0,), (1.0,)
     elif mean is None or std is None:
-        raise ValueError("noise in normalised units needs mean and std, by channel: what the network normalises by")
+        raise ValueError("noise in normalised units needs mean and std, what the network normalises each channel by")
     shift, scale = (pixels.new_tensor(values).reshape(-1, 1, 1) for values in (mean, std))
     energy = ((pixels - shift) / scale).square().mean(dim=(1, 2, 3), keepdim=True)
     draw = torch.Generator(pixels.device).manual_seed(seed)

@@ -64,7 +64,7 @@ def restore(path: Path, step: Step, recipe: Recipe) -> Progress:
         return Progress(**json.loads(metadata["progress"]))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise Failure(
-            f"{path} does not fit its run's recipe: put that back as it was, or delete the checkpoint to start again"
+            f"{path} does not fit its run's recipe: restore that, or delete the checkpoint to start again"
         ) from error
 
 

@@ -50,7 +50,7 @@ def train(
         recipe: what to train, on what, and how.
         out: the run's folder; it must not exist, or be empty.
         device: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one.
-        checkpoint_every: epochs from one checkpoint to the next.
+        checkpoint_every: number of epochs between checkpoints.
         on_epoch: called with the run and the epoch after each epoch.
     """
     return resume(plan(recipe, out, device=device).path, checkpoint_every=checkpoint_every, on_epoch=on_epoch)
@@ -67,17 +67,17 @@ def plan(recipe: Recipe, out: str | Path, *, device: str = "auto") -> Run:
         recipe.build(dataset)
     if recipe.crop_padding >= min(dataset.train.images.shape[2:]):
         size = "x".join(map(str, dataset.train.images.shape[2:]))
-        raise ValueError(f"crop_padding must be less than the images are wide, {size}, got {recipe.crop_padding}")
+        raise ValueError(f"crop_padding must be less than the width of the images, {size}, got {recipe.crop_padding}")
     if recipe.validation >= len(dataset.train):
         raise ValueError(f"validation must leave some of {len(dataset.train)} training images, got {recipe.validation}")
     return prepare(Path(out), recipe, dataset, chosen)
 
 
 def resume(path: str | Path, *, checkpoint_every: int = 1, on_epoch: OnEpoch | None = None) -> Run:
-    """Train what a run still lacks, from its last checkpoint; a finished run is returned as it is.
+    """Continue a run from its last checkpoint until it is finished. A finished run is returned as it is.
 
-    On the CPU, with the same number of threads, the weights are those of a run that was never interrupted, to the bit.
-    SIGINT and SIGTERM finish the step, write a checkpoint and end in a Failure that says how to continue.
+    On the CPU, with the same number of threads, the weights are the same to the bit as those of an uninterrupted run.
+    On SIGINT or SIGTERM, the step is finished and a checkpoint written; then a Failure says how to continue.
     """
     return resume_all([path], checkpoint_every=checkpoint_every, on_epoch=on_epoch)[0]
 
@@ -254,7 +254,7 @@ class _Training:
         lines = metrics.read_text(errors="replace").splitlines(keepends=True) if metrics.exists() else []
         whole = [line for line in lines if line.endswith("\n")]
         if len(whole) < progress.epoch:
-            raise Failure(f"{metrics} lacks epochs that {path} has behind it: delete both to start the run again")
+            raise Failure(f"{metrics} lacks epochs that {path} has already trained: delete both to start the run again")
         write_text(metrics, "".join(whole[: progress.epoch]))
         _ = Run(self.run.path).history  # damage to what is kept is told now, and not when all is trained
         return progress
@@ -318,7 +318,7 @@ class _Training:
                 smaller = min(lr / 10, 0.1)  # a tenth of an absurd one is as absurd
                 raise Failure(
                     f"the loss became {loss} in epoch {self.progress.epoch + 1}, step {step}, of {self.run.path}: "
-                    f"{cause} (it is {lr:g}); start again with a smaller one, as --set lr={smaller:g}"
+                    f"{cause} (it is {lr:g}); start again with a smaller one, such as --set lr={smaller:g}"
                 )
 
     def _close_epoch(self, logits: Sequence[Tensor]) -> Epoch:

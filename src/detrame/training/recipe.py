@@ -17,16 +17,16 @@ from detrame.training.step import Step
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides a run's weights, the machine aside.
+    """Everything that decides a run's weights, apart from the machine.
 
     Attributes:
         model, activation, iterations, norm, last_activation, width: the network; see :func:`detrame.create_model`.
-        dataset: its name; `split_seed` draws the split of one that comes without (digits).
-        epochs, batch_size: how long, and by how many images a step.
-        lr: the learning rate, multiplied by `lr_factor` after each of the epochs in `lr_milestones`.
+        dataset: its name. If it comes without a split (digits), `split_seed` draws one.
+        epochs, batch_size: how many epochs, and how many images per step.
+        lr: the learning rate; it is multiplied by `lr_factor` after each epoch in `lr_milestones`.
         momentum, nesterov, weight_decay: of SGD; see :func:`detrame.parameter_groups` for what is not decayed.
-        crop_padding, reflect, flip: the augmentation: random crops of images with a border of so many pixels, of the
-            mean colour or, with `reflect`, mirrored at the edge; random mirrors.
+        crop_padding, reflect, flip: the augmentation. Random crops of images with a border of `crop_padding` pixels,
+            of the mean colour or, with `reflect`, mirrored at the edge; with `flip`, random mirroring.
         normalise: whether the network subtracts the mean and divides by the std of the training pixels.
         validation: how many training images are held out and scored each epoch; 0 for none.
         seed: draws the weights, the order, the augmentation, the dropout and the held-out images.
@@ -77,7 +77,7 @@ class Recipe:
 
     @property
     def iterates(self) -> bool:
-        """Whether `iterations` means anything to the activation."""
+        """Whether the activation uses `iterations`."""
         return self.activation not in ("relu", "dictionary")
 
     def lr_at(self, epoch: int) -> float:

@@ -1,8 +1,8 @@
-"""One folder a run: what was asked, where it ran, how it went, and the weights.
+"""One folder per run: what was asked, where it ran, how it went, and the weights.
 
 recipe.json        the resolved recipe
 environment.json   versions, hardware, commit, data, and what of it changed where the run was resumed; this format
-metrics.jsonl      one line an epoch
+metrics.jsonl      one line per epoch
 checkpoint.safetensors   the state to resume from, while the run is not finished
 weights.safetensors, result.json   when it is
 """
@@ -70,7 +70,7 @@ class Scores:
         for name, most in (("last", 100), ("best", 100), ("seconds", 1e9)):  # thirty years
             score = getattr(self, name)
             if not isinstance(score, int | float) or not 0 <= score <= most:
-                raise ValueError(f"{score!r} is no score")
+                raise ValueError(f"{score!r} is not a score")
         for name in ("parameters", "together"):
             if type(count := getattr(self, name)) is not int or count < 1:
                 raise ValueError(f"{name}: {count!r}")
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def again(self) -> str:
-        """What to do about a run of which something is damaged."""
+        """What to do about a damaged run."""
         last = self.path / ("result.json" if self.finished else "checkpoint.safetensors")
         return f"delete {last}, then {resuming(self.path)} trains it again"
 
@@ -125,7 +125,7 @@ class Run:
         try:
             return Scores(**_read_json(path, self.again))
         except (TypeError, ValueError) as error:
-            raise Failure(f"{path} is no result ({why_not(error)}): {self.again}") from error
+            raise Failure(f"{path} is not a result ({why_not(error)}): {self.again}") from error
 
     def dataset(self) -> Dataset:
         """The data set the run was trained on; a Failure if it is not here, or its name stands for other images."""
@@ -153,9 +153,9 @@ class Run:
 
 
 def load(path: str | Path) -> Run:
-    """The run in a folder: its recipe, scores, history, and its trained network.
+    """Load the run in a folder: its recipe, scores, history, and its trained network.
 
-    A Failure says what is wrong with a folder that is none, or one that another version of detrame wrote.
+    If the folder holds no run, or one that another version of detrame wrote, a Failure says what is wrong.
     """
     path = Path(path)
     _check_readable(path)
@@ -189,7 +189,9 @@ def _check_readable(folder: Path) -> None:
     files = "recipe.json", "environment.json", "metrics.jsonl", "weights.safetensors", "result.json"
     for path in (folder, *(folder / name for name in files)):
         if path.exists() and not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
-            raise Failure(f"you have no permission to read {path}: change it by chmod, or copy the run as its owner")
+            raise Failure(
+                f"you have no permission to read {path}: change that with chmod, or copy the run as its owner"
+            )
 
 
 def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:

@@ -20,9 +20,10 @@ def accuracy(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Train what the accuracy table still lacks, and print the paper's figures beside ours.
+    """Train what the accuracy table lacks, and print the table.
 
-    Networks are trained in the order in which they are named, or long beside short ones; on a GPU, several at once.
+    The table has the paper's figures beside ours. Networks are trained in the order in which you name them; if you name
+    none, long ones beside short ones. On a GPU, several train at once.
 
     Examples:
 

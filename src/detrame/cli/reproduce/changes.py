@@ -13,13 +13,16 @@ from detrame.errors import Failure
 
 
 def changes(
-    models: Annotated[str, typer.Option(metavar="NAME,NAME,...", help="Networks of the paper.")] = "wideresnet16_4",
-    dataset: Annotated[str, typer.Option(help="A data set of the table.")] = "cifar10",
+    models: Annotated[
+        str, typer.Option(metavar="NAME,NAME,...", help="Only these networks of the paper.")
+    ] = "wideresnet16_4",
+    dataset: Annotated[str, typer.Option(help="The data set.")] = "cifar10",
     final: Annotated[
-        str | None, typer.Option(metavar="CHANGE", help="The change to train at full length, for the test images.")
+        str | None,
+        typer.Option(metavar="CHANGE", help="Train this change at full length, and score it on the test images."),
     ] = None,
     seeds: Seeds = None,
-    epochs: Annotated[int | None, typer.Option(help="Of each short run. [default: 30]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of each short run. [default: 30]")] = None,
     budget: Budget = None,
     dry_run: DryRun = False,
     show: Show = False,
@@ -27,9 +30,10 @@ def changes(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Where Q-Metric falls short: short runs with one thing changed, scored on 5,000 held-out training images.
+    """Try changes one at a time where Q-Metric falls short.
 
-    Once a change is chosen by these, --final trains it at full length with both activations, scored on the test images.
+    Each change is tried in short runs, which are scored on 5,000 held-out training images. Once you have chosen a
+    change by these scores, --final trains it at full length with both activations, and scores it on the test images.
 
     Examples:
 
@@ -65,7 +69,7 @@ def changes(
     short = short if any(row.n for row in short) else []
     long = [row for model, _ in cells for row in table.final_rows(found, full, model, dataset)]
     if not short and not long:
-        raise Failure(f"nothing is stored yet of these runs in {results}: `detrame reproduce changes` trains them")
+        raise Failure(f"nothing is stored yet for these runs in {results}: `detrame reproduce changes` trains them")
     if as_json:
         print_document([vars(row) for row in [*short, *long] if row.n])
         return

@@ -18,9 +18,10 @@ def controls(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Train ReLU networks widened to what a Q-Metric network costs, which the paper lacks, and print them beside it.
+    """Train ReLU networks that cost as much as a Q-Metric one.
 
-    One has as many parameters, one takes as many multiply-adds; for PlainNet 9 and ResNet 20 on CIFAR-10.
+    The paper lacks such networks. For PlainNet 9 and ResNet 20 on CIFAR-10, one is widened until it has as many
+    parameters, and one until it takes as many multiply-adds. The table has them beside the Q-Metric network.
 
     Examples:
 

@@ -17,7 +17,7 @@ def ddl(
     ] = None,
     methods: Methods = None,
     seeds: Seeds = None,
-    epochs: Annotated[int | None, typer.Option(help="Of each run; the table says it. [default: 20]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of each run; the table shows them. [default: 20]")] = None,
     budget: Budget = None,
     dry_run: DryRun = False,
     show: Show = False,
@@ -25,7 +25,9 @@ def ddl(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Train deep dictionary learning, LISTA, SLSTM, Q-Metric and ReLU in one shape; accuracy and time per image.
+    """Train DDL, LISTA, SLSTM, Q-Metric and ReLU in one shape.
+
+    DDL is deep dictionary learning. The table has accuracy and time per image.
 
     Examples:
 

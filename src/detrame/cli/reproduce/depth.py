@@ -17,21 +17,26 @@ def depth(
     methods: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,NAME,...", help="Some of relu, lista, slstm, qmetric, ddl. [default: relu,qmetric,ddl]"
+            metavar="NAME,NAME,...",
+            help="Only these, out of relu, lista, slstm, qmetric, ddl. [default: relu,qmetric,ddl]",
         ),
     ] = None,
-    depths: Annotated[str | None, typer.Option(metavar="3,6,...", help="Some depths. [default: 3 to 36]")] = None,
+    depths: Annotated[str | None, typer.Option(metavar="3,6,...", help="Only these depths. [default: 3 to 36]")] = None,
     seeds: Seeds = None,
-    epochs: Annotated[int | None, typer.Option(help="Of each run. [default: 12 on digits, 5 on CIFAR-10]")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs of each run. [default: 12 on digits, 5 on CIFAR-10]")
+    ] = None,
     budget: Budget = None,
     dry_run: DryRun = False,
     show: Show = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw accuracy against depth too.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also draw accuracy against depth.")] = None,
     results: Results = Path("results"),
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Train DDL, Q-Metric and ReLU networks of growing depth on a small budget: how deep can each go?
+    """Train DDL, Q-Metric and ReLU networks of growing depth.
+
+    It shows how deep each can go on a small budget.
 
     Examples:
 
@@ -57,7 +62,7 @@ def depth(
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json, table=table.TABLE)
     rows = table.rows(found, dataset, chosen, layers, epochs=epochs)
     if not any(row.n for row in rows):
-        raise Failure(f"nothing is stored yet of these networks in {results}: `detrame reproduce depth` trains them")
+        raise Failure(f"nothing is stored yet for these networks in {results}: `detrame reproduce depth` trains them")
     if plot is not None:
         write_text(plot, table.plot(rows))
     if as_json:

@@ -29,13 +29,16 @@ def _one_of_them(ctx: typer.Context, value: bool) -> bool:
     return value
 
 
-Dataset = Annotated[str | None, typer.Option(help="One data set of the table. [default: all]")]
-Models = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", help="Some networks. [default: all]")]
+Dataset = Annotated[str | None, typer.Option(help="Only this data set. [default: all]")]
+Models = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", help="Only these networks. [default: all]")]
 Methods = Annotated[
-    str | None, typer.Option(metavar="NAME,NAME,...", help="Some of relu, lista, slstm, qmetric, ddl. [default: all]")
+    str | None,
+    typer.Option(metavar="NAME,NAME,...", help="Only these, out of relu, lista, slstm, qmetric, ddl. [default: all]"),
 ]
-Seeds = Annotated[str | None, typer.Option(metavar="0,1,...", help="One run for each. [default: 0]")]
-Epochs = Annotated[int | None, typer.Option(help="Shorter runs than the paper's, in a table of their own.")]
+Seeds = Annotated[str | None, typer.Option(metavar="0,1,...", help="One run per seed. [default: 0]")]
+Epochs = Annotated[
+    int | None, typer.Option(help="Train for fewer epochs than the paper; these runs have a table of their own.")
+]
 Budget = Annotated[
     float | None, typer.Option(callback=_above_0, metavar="MINUTES", help="Stop cleanly after this time.")
 ]

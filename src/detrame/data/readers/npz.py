@@ -25,8 +25,8 @@ def read(path: Path) -> tuple[Split, Split]:
 def _split(content: Any, x: str, y: str) -> Split:
     images = torch.from_numpy(content[x])
     if images.ndim != 4:
-        raise ValueError(f"{x} has {images.ndim} axes in place of 4")
+        raise ValueError(f"{x} has {images.ndim} axes instead of 4")
     labels = content[y]
     if not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"{y} holds {labels.dtype} in place of integers")
+        raise ValueError(f"{y} holds {labels.dtype} instead of integers")
     return Split(images.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels.astype(np.int64)))

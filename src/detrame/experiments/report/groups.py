@@ -133,7 +133,9 @@ def compared(runs: Sequence[Run]) -> list[Comparison]:
         _check(run)
         alike = by_recipe.setdefault(_shared(run.recipe), {}).setdefault(_seeds(run), run)
         if alike.path.resolve() != run.path.resolve():
-            raise ValueError(f"{alike.path} and {run.path} are of one recipe and seed, which count once: leave one out")
+            raise ValueError(
+                f"{alike.path} and {run.path} have the same recipe and seed, which count only once: leave one out"
+            )
     recipes = sorted(by_recipe, key=lambda recipe: recipe.activation != "relu")
     comparisons = []
     for model, dataset in dict.fromkeys((run.recipe.model, run.recipe.dataset) for run in runs):
@@ -151,7 +153,7 @@ def _check(run: Run) -> None:
     _ = run.scores  # for its complaint
     if len(run.history) != run.recipe.epochs:
         where = run.path / "metrics.jsonl"
-        raise Failure(f"{where} holds {len(run.history)} of {run.recipe.epochs} epochs, it is damaged: {run.again}")
+        raise Failure(f"{where} holds {len(run.history)} of {run.recipe.epochs} epochs, so it is damaged: {run.again}")
 
 
 def _seeds(run: Run) -> tuple[int, int]:

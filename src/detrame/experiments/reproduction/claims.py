@@ -18,15 +18,15 @@ def judged(evidence: Evidence) -> list[Claim]:
 
 CLAIMS: dict[str, tuple[str, Judge]] = {
     "plainnet_median_gain": (
-        "In PlainNet, Q-Metric raises the accuracy: the median over the four depths, in points.",
+        "In PlainNet, Q-Metric raises the accuracy (median gain over the four depths, in points).",
         gains.over_networks(("plainnet",), median_gain),
     ),
     "plainnet_minimum_gain": (
-        "The least gain among the PlainNets.",
+        "The smallest gain among the PlainNets.",
         gains.over_networks(("plainnet",), min),
     ),
     "resnet_median_gain": (
-        "In ResNet and WideResNet it consistently raises the accuracy: the median.",
+        "In ResNet and WideResNet, it consistently raises the accuracy (median gain).",
         gains.over_networks(RESIDUAL, median_gain),
     ),
     "plainnet3_gain_over": (
@@ -47,20 +47,20 @@ CLAIMS: dict[str, tuple[str, Judge]] = {
         on_each(the_same("above"), cost.same_parameters),
     ),
     "training_time": ("Training takes almost twice as long.", on_each(cost.times("train"), cost.training_time)),
-    "parameters_twice": ("The parameters are twice as many.", on_each(on_cifar10, cost.parameters)),
-    "test_time": ("Testing takes but slightly longer.", on_each(cost.times("test"), cost.test_time)),
+    "parameters_twice": ("There are twice as many parameters.", on_each(on_cifar10, cost.parameters)),
+    "test_time": ("Testing takes only slightly longer.", on_each(cost.times("test"), cost.test_time)),
     "ddl_gain_mean": (
-        "DeTraMe-Net 9 is better than deep dictionary learning (DDL) of 9 layers, on average.",
+        "On average, DeTraMe-Net 9 is better than deep dictionary learning (DDL) with 9 layers.",
         on_each(printed_figures, dictionaries.mean),
     ),
-    "ddl_gain_best": ("The same, for the best run.", on_each(printed_figures, dictionaries.best)),
+    "ddl_gain_best": ("The same for the best run.", on_each(printed_figures, dictionaries.best)),
     "ddl_depth": ("DeTraMe-Nets can be deeper than DDL.", on_each(on_cifar10, dictionaries.depth)),
     "ddl_test_speed": (
         "DeTraMe-Net 12 is faster than DDL at test time.",
         on_each(on_cifar10, dictionaries.test_speed),
     ),
     "ddl_train_time": (
-        "DeTraMe-Net 12 trains in half the time that DDL takes.",
+        "DeTraMe-Net 12 trains in half the time of DDL.",
         on_each(on_cifar10, dictionaries.train_time),
     ),
     "ddl_parameters": ("DeTraMe-Net 12 has six times the parameters of DDL.", dictionaries.parameters),
@@ -77,8 +77,8 @@ CLAIMS: dict[str, tuple[str, Judge]] = {
         on_each(on_cifar10, robustness.resnet_fooled),
     ),
     "noise": (
-        "Noise fools ResNet 110 most and WideResNet 16-8 second, their DeTraMe versions less, DeTraMe-PlainNet 9 "
-        "somewhat more than PlainNet 9.",
+        "Noise fools ResNet 110 most and WideResNet 16-8 second. It fools their DeTraMe versions less, but "
+        "DeTraMe-PlainNet 9 somewhat more than PlainNet 9.",
         on_each(lambda printed: {"cifar10": ""}, robustness.noise),
     ),
 }

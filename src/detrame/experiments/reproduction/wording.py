@@ -50,8 +50,8 @@ def ahead(evidence: Evidence) -> str:
     better = sum(gain.mean > 0 for gain in gains)
     clear = Count.of(gains)
     said = f"Q-Metric is ahead of ReLU in {better} of {len(gains)} networks run with both, "
-    said += f"in {clear.yes} by more than two standard errors, reckoned as for the claims below"
-    return f"{said}; in {clear.no} it is behind by as much." if clear.no else f"{said}."
+    said += f"in {clear.yes} by more than two standard errors (computed as for the claims below)."
+    return f"{said} In {clear.no} it is behind by as much." if clear.no else said
 
 
 def tally(claims: list[Claim]) -> str:
@@ -60,7 +60,7 @@ def tally(claims: list[Claim]) -> str:
     for finding in (finding for claim in claims for finding in claim.findings):
         verdicts[finding.found[1:]] += len(finding.where.split(", "))
     cases = [(verdict, so_far) for verdict in Verdict for so_far in (False, True)]
-    return ", ".join(f"{case[0]}{' so far' * case[1]} {count}" for case in cases if (count := verdicts[case]))
+    return ", ".join(f"{case[0]}{' so far' * case[1]}: {count}" for case in cases if (count := verdicts[case]))
 
 
 def behind(evidence: Evidence) -> str:

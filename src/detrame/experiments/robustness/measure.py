@@ -70,7 +70,7 @@ class Settings:
         if not self.overshoot >= 0:
             raise ValueError(f"overshoot must be at least 0, got {self.overshoot}")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"each seed makes one perturbation: name some, none twice, got {self.seeds}")
+            raise ValueError(f"each seed makes one perturbation: give at least one, and none twice, got {self.seeds}")
 
     def within(self, train: int, test: int) -> "Settings":
         """The same, with no more images than there are."""

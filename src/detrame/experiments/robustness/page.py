@@ -64,7 +64,7 @@ def write(measurements: Sequence[Measured], out: Path, *, left: int = 0) -> Path
     It says so if some are `left` to be made.
     """
     if not measurements:
-        raise Failure("there is nothing measured yet that a page could show")
+        raise Failure("nothing has been measured yet that a page could show")
     ready_to_write(out)
     datasets = _distinct(measured.dataset for measured in measurements)
     table = weakest_first(rows(measurements))

@@ -206,7 +206,7 @@ def _refuse_smaller(network: Network, attack: str, settings: Settings, results: 
         if before > now:
             raise Failure(
                 f"{path} was measured with {before} {what}, more than {now}: "
-                "keep a smaller trial elsewhere, with --results"
+                "store a smaller trial elsewhere, with --results"
             )
 
 

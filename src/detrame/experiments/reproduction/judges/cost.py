@@ -22,10 +22,10 @@ def same_parameters(printed: Printed, evidence: Evidence, dataset: str) -> Found
     table = _count(list(against_curve(evidence, dataset, published)), None)
     text = f"above in {here.text('comparisons')}"
     if any(past):
-        text += f"; beyond the ReLU curve, and not counted, above its end in {past.text()}"
+        text += f"; beyond the ReLU curve (not counted), above its end in {past.text()}"
     if any(across):
-        text += f"; across gaps in it, and not counted, above in {across.text()}"
-    text += f"; in the paper's own table above in {table.text()}"
+        text += f"; across gaps in the curve (not counted), above in {across.text()}"
+    text += f"; in the paper's own table, above in {table.text()}"
     names = models(dataset=dataset)
     few = evidence.few(names, dataset) or any(one.n < ENOUGH_SEEDS for one in controls(evidence, dataset))
     return Found(text, here.verdict, few)

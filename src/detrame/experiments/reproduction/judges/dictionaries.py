@@ -23,10 +23,10 @@ def mean(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
         return None
     rival = Gain(_accuracy(dataset), 0.0)
     gain = ours(row) - rival
-    text = f"{signed(gain.mean)}, over {seeds(row.n)}"
+    text = f"{signed(gain.mean)} ({seeds(row.n)})"
     if both := evidence.dictionaries(dataset):
         ddl, detrame = both
-        text += f"; over our own DDL, {ddl.epochs} epochs each, {signed((detrame.mean or 0) - (ddl.mean or 0))}"
+        text += f"; against our own DDL, {ddl.epochs} epochs each: {signed((detrame.mean or 0) - (ddl.mean or 0))}"
     return Found(text, weigh(gain, published(row) - rival), row.n < ENOUGH_SEEDS)
 
 
@@ -39,7 +39,7 @@ def best(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     large = gain >= printed["printed"][list(DATASETS).index(dataset)]
     verdict = Verdict.HOLDS if large else Verdict.PARTLY if gain > 0 else Verdict.FAILS
     may_rise = verdict is not Verdict.HOLDS and len(scores) < PAPER_RUNS
-    return Found(f"{signed(gain)}, the best of {seeds(len(scores))}", verdict, may_rise)
+    return Found(f"{signed(gain)} (best of {seeds(len(scores))})", verdict, may_rise)
 
 
 def _accuracy(dataset: str) -> float:
@@ -51,8 +51,8 @@ def depth(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     """That a network of 110 layers trains at all: in part, since no DDL of that depth stands beside it."""
     row = evidence.rows["resnet110", dataset, "qmetric"]
     if not row.n:
-        return Found("so far plain networks on digits alone, which speak against it: docs/ddl.md", Verdict.UNTESTED)
-    text = f"ResNet 110 trains, to {row.mean:.2f} %; plain networks of equal depth with DDL: the table in docs/ddl.md"
+        return Found("so far only plain networks on digits, which speak against it: docs/ddl.md", Verdict.UNTESTED)
+    text = f"ResNet 110 trains, to {row.mean:.2f} %; plain networks and DDL of equal depth: see docs/ddl.md"
     return Found(text, Verdict.PARTLY)
 
 
@@ -62,7 +62,7 @@ def parameters(printed: Printed, evidence: Evidence) -> list[Finding]:
     count = evidence.parameters["plainnet12", "cifar10", "qmetric"]
     times = count / counts["ddl"]["parameters"]
     plain = counts["detrame12"]["parameters"]
-    text = f"{times:.0f} times: {plain / 1e6:.1f}M is the count with ReLU, with Q-Metric it is {count / 1e6:.1f}M"
+    text = f"{times:.0f} times: with Q-Metric it has {count / 1e6:.1f}M; {plain / 1e6:.1f}M is the count with ReLU"
     verdict = Verdict.HOLDS if round(times) == first_number(printed["printed"]) else Verdict.FAILS
     return [Finding("", with_table(printed), Found(text, verdict))]
 
@@ -86,11 +86,11 @@ def train_time(printed: Printed, evidence: Evidence, dataset: str) -> Found | No
         return None
     ddl, detrame = both
     part = _ratio(detrame.train_s_per_image, ddl.train_s_per_image)
-    return Found(f"{part:.2g} of it, {_basis(ddl)}", Verdict.HOLDS if part <= 0.5 else Verdict.FAILS)
+    return Found(f"{part:.2g} of the time, {_basis(ddl)}", Verdict.HOLDS if part <= 0.5 else Verdict.FAILS)
 
 
 def _basis(ddl: Row) -> str:
-    return f"by 9 layers of our own DDL on {ddl.hardware}"
+    return f"measured with 9 layers of our own DDL on {ddl.hardware}"
 
 
 def _ratio(above: float | None, below: float | None) -> float:

@@ -32,7 +32,7 @@ def over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain]
             text += f" over {len(gains)} of {len(names)} networks"
         if left and all(math.isfinite(bound.mean) for bound in bounds):
             least, most = (signed(bound.mean) for bound in bounds)
-            text += f"; over all between {least} ({low}) and {most} ({high})"
+            text += f"; over all {len(names)}, between {least} ({low}) and {most} ({high})"
         return Found(text, low, evidence.few(names, dataset)) if low is high else Found(text, Verdict.UNTESTED)
 
     return on_each(printed_figures, find)
@@ -61,7 +61,7 @@ def shallower(printed: Printed, evidence: Evidence, dataset: str) -> Found | Non
         return None
     here = Count.of(shallow.ours - deep.ours for shallow, deep in couples)
     there = Count.of(shallow.published - deep.published for shallow, deep in couples)
-    text = f"in {here.text('pairs of networks')}; of the same in the paper's table in {there.text()}"
+    text = f"in {here.text('pairs of networks')}; for the same pairs in the paper's table, in {there.text()}"
     return Found(text, here.verdict, any(evidence.few(names, dataset) for names in families))
 
 
@@ -82,5 +82,5 @@ def wider(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
         return None
     more = wide.ours - narrow.ours
     text = f"{signed(narrow.ours.mean)} to {signed(wide.ours.mean)}"
-    text += f": {signed(more.mean)}, with an error of {more.error:.3f}"
+    text += f": a change of {signed(more.mean)}, with a standard error of {more.error:.3f}"
     return Found(text, side(more), evidence.few(names, dataset))

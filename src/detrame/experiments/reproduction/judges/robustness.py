@@ -17,7 +17,7 @@ Rates = dict[Network, dict[Strength, Gain]]  # how often each is fooled
 _UNITS = {"pixels": "pixels", "normalised": "normalised units"}
 _WORDS = {
     Verdict.HOLDS: "less than half",
-    Verdict.CHANCE: "half, give or take two standard errors",
+    Verdict.CHANCE: "half within two standard errors",
     Verdict.FAILS: "more than half",
 }
 
@@ -39,7 +39,7 @@ def fooling(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
         return None
     verdicts = [side(weighted((0.5, ours(relu)), (-1, ours(qmetric)))) for relu, qmetric in readings]
     text = "; ".join(
-        f"{relu.mean:.2f} to {qmetric.mean:.2f} %, radius in {_UNITS[relu.unit]}: {_WORDS[verdict]}"
+        f"radius in {_UNITS[relu.unit]}: {relu.mean:.2f} to {qmetric.mean:.2f} %, {_WORDS[verdict]}"
         for (relu, qmetric), verdict in zip(readings, verdicts, strict=True)
     )
     if Verdict.HOLDS in verdicts:
@@ -73,7 +73,7 @@ def _under_uap(
 ) -> Found | None:
     """What is found by the paper's method, and beside it in words by our own stronger one."""
     found = {}
-    for attack, said in (("uap", model_name(model)), ("uap-gradient", "by gradients")):
+    for attack, said in (("uap", model_name(model)), ("uap-gradient", "by our gradient attack")):
         gaps = _gaps(_rates(evidence, dataset, attack), (model, "relu"), (model, "qmetric"))
         if gaps:
             text, verdict = weigh(gaps)
