@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from detrame.experiments.bench import store
+from detrame.experiments.bench.accuracy import MARGIN
 from detrame.experiments.bench.steps import Steps
 from detrame.experiments.spread import Spread
 
@@ -54,6 +55,8 @@ def test_the_accuracies_and_throughputs_in_words_are_the_stored_ones() -> None:
         assert " ".join(Spread.of(scores).text(2).split()) in words
     assert found["unharmed"]
     assert f"{found['difference']:.2f} points apart, ours ahead, where {found['allowed']:.2f} are allowed" in words
+    loss = found["allowed"] - MARGIN - found["difference"]
+    assert f"A loss of {loss:.2f} points is within these two standard errors" in words
     assert " ".join(f"disagree about {Spread.of(found['disagreement']).text(1)}% of".split()) in words
     seeds = {path.stem: json.loads(path.read_text()) for path in (FOLDER / "seeds").iterdir()}
     speedups = {name: [one[a]["research_speedup"] for a in ("relu", "qmetric")] for name, one in seeds.items()}
