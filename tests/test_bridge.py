@@ -1,6 +1,7 @@
 """From dictionary layers to DeTraMe and back."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -114,6 +115,22 @@ def test_the_iterations_can_be_given_or_follow_from_the_tolerance() -> None:
         assert (error <= 2 * tolerance * layer(x).norm(dim=1)).all()
         iterations.append(activation.iterations)
     assert iterations[1] == pytest.approx(2 * iterations[0], abs=2)
+
+
+@pytest.mark.parametrize(
+    ("correlation", "own", "tuned", "papers"),
+    [(-0.3, 0.6, 9 / 17, True), (0.3, 0.6, 9 / 23, True), (0.45, 0.9, 27 / 49, False)],
+)
+def test_the_form_and_its_iterations_follow_from_the_rates(
+    correlation: float, own: float, tuned: float, papers: bool
+) -> None:
+    """Three atoms of one correlation: eigenvalues 1 - c twice and 1 + 2c, whose better rate must be twice as good."""
+    gram = torch.full((3, 3), correlation, dtype=torch.float64).fill_diagonal_(1.0)
+    layer = DictionaryLinear(3, 3, damping=0.0, dtype=torch.float64)
+    layer.dictionary.data.copy_(torch.linalg.cholesky(gram).T)
+    _, activation = converted_pair(layer, tolerance=1e-6)
+    assert activation.zero_diagonal == papers
+    assert activation.iterations == math.ceil(math.log(1e-6) / math.log(own if papers else tuned))
 
 
 def test_a_warning_tells_of_very_many_iterations() -> None:

@@ -238,6 +238,7 @@ WRONG: list[tuple[list[str], int, str]] = [
         2,
         "relu does not iterate: leave --iterations",
     ),
+    (["train", "ddl3", "--iterations", "3"], 2, "dictionary does not iterate: leave --iterations out"),
     (["train", "plainnet3", "--epochs", "-3"], 2, "epochs must be at least 1, got -3"),
     (["train", "plainnet3", "--epochs", "many"], 2, "Invalid value for '--epochs'"),
     (

@@ -108,6 +108,8 @@ def test_the_verdict_on_a_convolution_with_a_small_margin() -> None:
 
 def test_eigenvalues_of_the_identity() -> None:
     assert prox.extreme_eigenvalues(torch.tensor([[[0.0, 3.0, 0.0]]]), (10,)) == pytest.approx((3, 3))
+    with pytest.raises(ValueError, match=r"needs a size of 1 axes, got \(\)"):
+        prox.extreme_eigenvalues(torch.tensor([[[0.0, 3.0, 0.0]]]))
 
 
 @pytest.mark.parametrize(

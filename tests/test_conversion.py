@@ -614,6 +614,21 @@ def test_one_activation_after_several_layers_is_one_for_each() -> None:
     assert len(q_metric_relus(detrame.convert(net, torch.randn(2, 3)))) == 2
 
 
+def test_an_activation_of_two_names_is_exchanged_under_both() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.first = nn.Linear(3, 3), nn.ReLU()
+            self.second = self.first
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(self.linear(x))
+
+    converted = detrame.convert(Named(), torch.randn(2, 3))
+    assert isinstance(converted.second, QMetricReLU)
+    assert converted.first is converted.second
+
+
 def test_two_weights_of_one_module_are_two_layers() -> None:
     class TwoWeights(nn.Module):
         def __init__(self) -> None:

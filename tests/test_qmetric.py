@@ -244,6 +244,26 @@ def test_a_subclass_projects_by_itself() -> None:
         assert act.gain.tolist() == [gain] * 4
 
 
+def test_modules_of_others_are_not_taken_for_constrained_ones() -> None:
+    class Onto(nn.Module):
+        def project_(self, points: Tensor) -> None:
+            raise AssertionError("a method of the same name, and of another meaning")
+
+    class Wrapper(nn.Module):
+        """Has what the module inside has, as those of torch.compile do."""
+
+        def __init__(self, inside: nn.Module) -> None:
+            super().__init__()
+            self.inside = inside
+
+        def __getattr__(self, name: str) -> Any:
+            return super().__getattr__(name) if name == "inside" else getattr(self.inside, name)
+
+    act = spoilt()
+    detrame.project_(nn.Sequential(Onto(), Wrapper(act)))
+    assert_projected(act)
+
+
 @pytest.mark.parametrize("name", ["coupling", "gain", "threshold"])
 def test_what_is_pruned_is_projected_and_grouped_alike(name: str) -> None:
     act = spoilt()

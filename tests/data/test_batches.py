@@ -61,16 +61,17 @@ def test_an_epoch_serves_what_its_plan_says() -> None:
     assert torch.equal(torch.cat([y for _, y in served]), plan.order)
 
 
-@pytest.mark.parametrize("padding", [1, 3, 4, 12])  # of images 4 wide: wider ones are mirrored again
-def test_borders_may_mirror_the_image(padding: int) -> None:
-    split = images(6)
+# Borders as wide as the image or wider are mirrored again.
+@pytest.mark.parametrize(("width", "padding"), [(4, 1), (4, 3), (4, 4), (4, 12), (1, 2)])
+def test_borders_may_mirror_the_image(width: int, padding: int) -> None:
+    split = images(6, width=width)
     border = ((0, 0), (0, 0), (padding, padding), (padding, padding))
     expected = torch.from_numpy(np.pad(split.images.numpy(), border, mode="reflect"))
     assert torch.equal(mirrored(split.images, padding), expected)
     batches = Batches(split, 6, seed=1, crop_padding=padding, reflect=True)
     plan = batches.plan(0)
     ((served, _),) = batches.epoch(0, as_float=False)
-    assert torch.equal(served, augmented(expected, plan, (5, 4)))
+    assert torch.equal(served, augmented(expected, plan, (5, width)))
 
 
 def test_an_epoch_made_ahead_of_time_is_the_same() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from detrame.experiments.bench import store
+from detrame.experiments.bench.accuracy import MARGIN
 from detrame.experiments.bench.steps import Steps
 from detrame.experiments.spread import Spread
 
@@ -53,9 +54,10 @@ def test_the_accuracies_and_throughputs_in_words_are_the_stored_ones() -> None:
     for training, scores in (("bfloat16", found["ours"]), ("float32 with TF32", found["float32"])):
         assert f"{training} | {' '.join(Spread.of(scores).text(2).split())} |" in words
     assert found["unharmed"]
-    assert (
-        f"{found['difference']:.2f} points apart, with ours ahead; the limit is {found['allowed']:.2f} points" in words
-    )
+    limit = f"the limit is {found['allowed']:.2f} points"
+    assert f"{found['difference']:.2f} points apart, with ours ahead; {limit}" in words
+    loss = found["allowed"] - MARGIN - found["difference"]
+    assert f"A loss of {loss:.2f} points would still be within the two standard errors" in words
     assert " ".join(f"disagree about {Spread.of(found['disagreement']).text(1)}% of".split()) in words
     seeds = {path.stem: json.loads(path.read_text()) for path in (FOLDER / "seeds").iterdir()}
     speedups = {name: [one[a]["research_speedup"] for a in ("relu", "qmetric")] for name, one in seeds.items()}

@@ -59,16 +59,17 @@ def test_a_measured_network(tmp_path: Path) -> None:
 def test_a_run_takes_as_long_as_its_steps_and_tests(tmp_path: Path) -> None:
     recipe = default_recipe("resnet8", "svhn", activation="relu")
     assert timing.by_steps(recipe, tmp_path) is None
-    keep(tmp_path, measured())
+    steps = measured()
+    keep(tmp_path, replace(steps, qmetric=replace(steps.qmetric, test_s_per_image=3e-6)))
     expected = timing.by_steps(recipe, tmp_path)
     assert expected is not None
     tests = 1e-6 * 26_032 * 160
     assert (round(expected[0], 6), expected[1]) == (round(1e-3 * 573 * 160 + tests, 6), "H200")
     assert timing.by_steps(recipe.replace(iterations=9), tmp_path) == expected
-    twice = recipe.replace(activation="qmetric", iterations=2 * measured().qmetric.iterations)
+    twice = recipe.replace(activation="qmetric", iterations=2 * steps.qmetric.iterations)
     more = timing.by_steps(twice, tmp_path)
     assert more is not None
-    assert round(more[0], 6) == round(2.2e-3 * 573 * 160 + tests, 6)
+    assert round(more[0], 6) == round(2.2e-3 * 573 * 160 + 5 * tests, 6)
     fewer = timing.by_steps(recipe.replace(validation=5000), tmp_path)
     assert fewer is not None
     assert round(fewer[0], 6) == round(1e-3 * 534 * 160 + 1e-6 * 31_032 * 160, 6)

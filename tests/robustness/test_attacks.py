@@ -11,7 +11,7 @@ from detrame.inference import accuracy, predict
 from detrame.robustness import PER_IMAGE, Ball, autoattack, pgd, square, trust
 from detrame.robustness.attacks import PGD_REACH
 from detrame.robustness.trust import Check, checks, iterated, verdict
-from tests.robustness import PIXELS, Linear, pictures
+from tests.robustness import CLASSES, PIXELS, Linear, pictures
 
 
 class Hidden(nn.Module):
@@ -51,6 +51,15 @@ def test_attacks_stay_in_the_ball_and_fool_a_linear_network(name: str, norm: str
     assert moved.max() <= radius * (1 + 1e-5)
     assert found.min() >= 0
     assert found.max() <= 1
+    assert accuracy(predict(model, found), labels) == 0
+
+
+def test_more_images_than_are_attacked_at_once_keep_their_labels() -> None:
+    model, images = Linear(), pictures(130)
+    labels = predict(model, images).argmax(1)
+    labels[::2] = (labels[::2] + 1) % CLASSES  # as if the network were wrong about every other image
+    found = pgd(model, images, labels, Ball(0.3, "pixels"), steps=5)
+    assert len(found) == len(images)
     assert accuracy(predict(model, found), labels) == 0
 
 

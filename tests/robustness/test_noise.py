@@ -37,5 +37,6 @@ def test_wrong_input() -> None:
         noisy(pictures(), 0.1, unit="px")
     with pytest.raises(ValueError, match="images must be pixels"):
         noisy(pictures() - 1, 0.1, unit="pixels")
-    with pytest.raises(ValueError, match="noise in normalised units needs mean and std, what the network"):
-        noisy(pictures(), 0.1, unit="normalised", std=STD)
+    for mean, std in ((MEAN, None), (None, STD)):
+        with pytest.raises(ValueError, match="noise in normalised units needs mean and std, what the network"):
+            noisy(pictures(), 0.1, unit="normalised", mean=mean, std=std)

@@ -223,8 +223,12 @@ def test_a_second_signal_does_what_it_always_does(tmp_path: Path, monkeypatch: p
         raise AssertionError("the second was noted too")
 
     monkeypatch.setattr(Step, "__call__", twice)
-    with pytest.raises(KeyboardInterrupt):
-        train(tiny(), tmp_path / "run", device="cpu")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny(), tmp_path / "run", device="cpu")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_damaged_run_does_not_keep_the_others_from_training(tmp_path: Path) -> None:
