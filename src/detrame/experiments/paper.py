@@ -17,6 +17,12 @@ def tables() -> dict[str, Any]:
     return tomllib.loads(files("detrame.experiments").joinpath("paper.toml").read_text())
 
 
+def claims() -> dict[str, dict[str, Any]]:
+    """What the paper says in words, by a name for each claim."""
+    found: dict[str, dict[str, Any]] = tables()["claims"]
+    return found
+
+
 def iterations(model: str, dataset: str) -> int | None:
     """The number of Q-Metric iterations the paper took for a network on a data set, if it has that cell."""
     cell = tables()["accuracy"].get(model, {}).get(dataset)
