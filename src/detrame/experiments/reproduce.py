@@ -95,26 +95,22 @@ def accuracy_rows(
     results: Sequence[Result], wanted: Sequence[tuple[str, str]], *, epochs: int | None = None
 ) -> list[Row]:
     """The table, cell by cell, from full-length runs by the paper's recipe alone, or from those of some epochs."""
-    rows = []
-    for model, dataset in wanted:
-        cell = paper.tables()["accuracy"][model][dataset]
-        for activation in paper.COMPARED:
-            recipe = default_recipe(model, dataset, activation=activation, epochs=epochs)
-            found = by_recipe(results, recipe)
-            rows.append(
-                Row(
-                    model=model,
-                    dataset=dataset,
-                    activation=activation,
-                    iterations=recipe.iterations,
-                    paper=cell[activation],
-                    paper_std=cell.get(f"{activation}_std"),
-                    **Spread.fields([result.scores.last for result in found]),
-                    epochs=recipe.epochs,
-                    parameters=found[0].scores.parameters if found else None,
-                )
-            )
-    return rows
+    return [_row(recipe, by_recipe(results, recipe)) for recipe in recipes(wanted, [0], epochs=epochs)]
+
+
+def _row(recipe: Recipe, found: Sequence[Result]) -> Row:
+    cell = paper.tables()["accuracy"][recipe.model][recipe.dataset]
+    return Row(
+        model=recipe.model,
+        dataset=recipe.dataset,
+        activation=recipe.activation,
+        iterations=recipe.iterations,
+        paper=cell[recipe.activation],
+        paper_std=cell.get(f"{recipe.activation}_std"),
+        **Spread.fields([result.scores.last for result in found]),
+        epochs=recipe.epochs,
+        parameters=found[0].scores.parameters if found else None,
+    )
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ from detrame.experiments.timing import rows as time_rows
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
 FAMILIES = {"plainnet": "PlainNet", "resnet": "ResNet", "wideresnet": "WideResNet"}
 RESIDUAL = ("resnet", "wideresnet")
+# The families whose networks make one curve of accuracy against parameters.
+ARCHITECTURES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
 PAPER_RUNS = 5
 ENOUGH_SEEDS = 3  # for their spread to stand alone, and for a verdict to be more than so far
 DDL_METHODS = ("ddl", "qmetric")

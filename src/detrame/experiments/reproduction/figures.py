@@ -8,12 +8,11 @@ from detrame.experiments.report.charts import SMALL, Look, Series, curves
 from detrame.experiments.report.figures import Figure
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.reproduce import Row
-from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
+from detrame.experiments.reproduction.evidence import ARCHITECTURES, DATASETS, Evidence, model_name, models
 from detrame.experiments.results import Result
 from detrame.experiments.robustness.tables import Row as FoolingRow
 from detrame.experiments.spread import Spread
 
-ARCHITECTURES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
 CHANGED, LEFT = ("mean", "changed, %"), ("accuracy", "accuracy, %")
 # For each attack its title, and the score that is drawn of it with the label of its axis.
 UNDER_ATTACK = {
