@@ -55,11 +55,6 @@ class Group:
     place: int
 
     @property
-    def iterated(self) -> bool:
-        """Whether the activation iterates, so that its number of iterations means something."""
-        return self.recipe.iterates
-
-    @property
     def seeds(self) -> list[tuple[int, int]]:
         """Seed and split seed of each run."""
         return [_seeds(run) for run in self.runs]

@@ -5,7 +5,6 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from torch import Tensor
 
 from detrame.data import Dataset
@@ -15,7 +14,7 @@ from detrame.experiments.report.axes import straight, whole
 from detrame.experiments.report.charts import Look, Series, curves
 from detrame.experiments.report.figures import Figure
 from detrame.experiments.report.html import render, write_page
-from detrame.experiments.report.pictures import data_uri, photograph
+from detrame.experiments.report.pictures import photograph
 from detrame.experiments.robustness.measure import Measured, position
 from detrame.experiments.robustness.tables import Row, rows, weakest_first
 from detrame.inference import as_pixels
@@ -171,8 +170,7 @@ def _pair(dataset: Dataset, number: int, perturbation: Tensor, said: tuple[int, 
 def _contrasted(perturbation: Tensor) -> str:
     """A perturbation as a picture: grey is 0, and the largest entry is black or white."""
     largest = max(perturbation.abs().max().item(), 1e-12)
-    pixels = (127.5 * (1 + perturbation.permute(1, 2, 0).numpy() / largest)).round().astype(np.uint8)
-    return data_uri(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    return photograph((127.5 * (1 + perturbation / largest)).round().byte())
 
 
 def _in_pixels(row: Row) -> str:
