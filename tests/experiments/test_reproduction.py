@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from detrame import cli
 from detrame.experiments import changes, ddl, default_recipe, paper
 from detrame.experiments.controls import contenders
+from detrame.experiments.paper import cells
 from detrame.experiments.report.charts import Look
-from detrame.experiments.reproduce import cells
 from detrame.experiments.reproduction import build, page
 from detrame.experiments.reproduction.claims import CLAIMS, judged
 from detrame.experiments.reproduction.diagrams import plainnet_block

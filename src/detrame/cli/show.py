@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
-    from detrame.experiments import changes, ddl, depth, reproduce, timing
+    from detrame.experiments import accuracy, changes, ddl, depth, parameters, timing
     from detrame.experiments.bench import Steps
     from detrame.experiments.controls import Control
     from detrame.experiments.plans import Summary
@@ -47,7 +47,7 @@ def print_summaries(summaries: "Sequence[Summary]") -> None:
     _print(table)
 
 
-def print_accuracy(rows: "Sequence[reproduce.Row]") -> None:
+def print_accuracy(rows: "Sequence[accuracy.Row]") -> None:
     """The paper's accuracy table: its figure, ours, the difference and a verdict."""
     table = _table(["network", "data"], ["paper, %", "ours, %", "difference", "seeds"])
     table.add_column("verdict")
@@ -169,12 +169,12 @@ def _spread(mean: float | None, std: float | None) -> str:
     return plus_minus(mean, std)
 
 
-def _network(row: "Summary | reproduce.Row | ddl.Row | changes.Row | timing.Row") -> str:
+def _network(row: "Summary | accuracy.Row | ddl.Row | changes.Row | timing.Row") -> str:
     iterated = row.activation not in ("relu", "dictionary")
     return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterated else "")
 
 
-def print_parameters(rows: "Sequence[reproduce.Parameters]") -> None:
+def print_parameters(rows: "Sequence[parameters.Row]") -> None:
     """Parameters of the paper's networks, in millions, beside the few counts that it prints."""
     table = _table(["network", "data"], ["parameters, M", "paper, M"])
     for row in rows:

@@ -29,6 +29,21 @@ def iterations(model: str, dataset: str) -> int | None:
     return cell["iterations"] if cell else None
 
 
+def cells(dataset: str | None = None, models: Sequence[str] | None = None) -> list[tuple[str, str]]:
+    """The cells (model, data set) of the paper's table, or those of one data set or of some models, in their order."""
+    table = tables()["accuracy"]
+    datasets = sorted({name for row in table.values() for name in row})
+    if dataset is not None and dataset not in datasets:
+        raise unknown("data set of the paper", dataset, datasets)
+    for model in models or []:
+        if model not in table:
+            raise unknown("model of the paper", model, table)
+        if dataset is not None and dataset not in table[model]:
+            raise ValueError(f"the paper has no figure of {model} on {dataset}")
+    wanted = table if models is None else models
+    return [(model, name) for model in wanted for name in table[model] if name == (dataset or name)]
+
+
 def time_ratio(model: str, phase: str) -> float:
     """How many times as long as ReLU Q-Metric took in the paper, in training ("train") or in test ("test")."""
     times: dict[str, float] = tables()["time"][model]

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from detrame.experiments.accuracy import Row
 from detrame.experiments.paper import COMPARED
 from detrame.experiments.report.axes import accuracies, millions, straight, whole
 from detrame.experiments.report.charts import SMALL, Look, Series, curves
 from detrame.experiments.report.figures import Figure
 from detrame.experiments.report.groups import NAMES
-from detrame.experiments.reproduce import Row
 from detrame.experiments.reproduction.evidence import ARCHITECTURES, DATASETS, Evidence, model_name, models
 from detrame.experiments.results import Result
 from detrame.experiments.robustness.tables import Row as FoolingRow

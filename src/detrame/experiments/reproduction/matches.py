@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from detrame.experiments.accuracy import Row
 from detrame.experiments.controls import Control
 from detrame.experiments.paper import COMPARED
-from detrame.experiments.reproduce import Row
 from detrame.experiments.reproduction.evidence import ARCHITECTURES, Evidence, Gain, model_name, models, ours, weighted
 
 BEYOND, ACROSS = "beyond the curve", "across a gap"

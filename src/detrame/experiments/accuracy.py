@@ -3,16 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain
 
 from detrame.data.catalogue import entry
-from detrame.errors import unknown
 from detrame.experiments import paper
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, by_recipe
 from detrame.experiments.spread import Spread
-from detrame.models import ModelInfo, list_models
 from detrame.training import Recipe
 
 
@@ -55,21 +52,6 @@ class Row:
         return "better" if gap > 0 else "not reproduced"
 
 
-def cells(dataset: str | None = None, models: Sequence[str] | None = None) -> list[tuple[str, str]]:
-    """The cells (model, data set) of the paper's table, or those of one data set or of some models, in their order."""
-    table = paper.tables()["accuracy"]
-    datasets = sorted({name for row in table.values() for name in row})
-    if dataset is not None and dataset not in datasets:
-        raise unknown("data set of the paper", dataset, datasets)
-    for model in models or []:
-        if model not in table:
-            raise unknown("model of the paper", model, table)
-        if dataset is not None and dataset not in table[model]:
-            raise ValueError(f"the paper has no figure of {model} on {dataset}")
-    wanted = table if models is None else models
-    return [(model, name) for model in wanted for name in table[model] if name == (dataset or name)]
-
-
 def long_beside_short(wanted: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Cells by how long training took in the paper: the longest, the shortest, the second longest, and so on.
 
@@ -91,9 +73,7 @@ def recipes(wanted: Sequence[tuple[str, str]], seeds: Sequence[int], *, epochs: 
     ]
 
 
-def accuracy_rows(
-    results: Sequence[Result], wanted: Sequence[tuple[str, str]], *, epochs: int | None = None
-) -> list[Row]:
+def rows(results: Sequence[Result], wanted: Sequence[tuple[str, str]], *, epochs: int | None = None) -> list[Row]:
     """The table, cell by cell, from full-length runs by the paper's recipe alone, or from those of some epochs."""
     return [_row(recipe, by_recipe(results, recipe)) for recipe in recipes(wanted, [0], epochs=epochs)]
 
@@ -111,36 +91,3 @@ def _row(recipe: Recipe, found: Sequence[Result]) -> Row:
         epochs=recipe.epochs,
         parameters=found[0].scores.parameters if found else None,
     )
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """The parameters of a network for a data set, and the count the paper prints, if it does."""
-
-    model: str
-    dataset: str
-    activation: str
-    parameters: int
-    paper: float | None
-
-
-@cache
-def _counted(num_classes: int) -> dict[str, ModelInfo]:
-    return list_models(num_classes=num_classes, image_size=8)  # parameters do not depend on it, and small is quick
-
-
-def parameter_rows(wanted: Sequence[tuple[str, str]]) -> list[Parameters]:
-    """Our parameter counts beside the paper's, which prints three: PlainNet 9's two and (wrongly) DeTraMe-Net 12's."""
-    tables = paper.tables()
-    printed = {
-        ("plainnet9", "relu"): tables["ddl_accuracy"]["plainnet9"]["parameters"],
-        ("plainnet9", "qmetric"): tables["ddl_accuracy"]["detrame9"]["parameters"],
-        ("plainnet12", "qmetric"): tables["ddl_time"]["detrame12"]["parameters"],
-    }
-    rows = []
-    for dataset in dict.fromkeys(dataset for _, dataset in wanted):
-        infos = _counted(100 if dataset == "cifar100" else 10)
-        for model in [model for model, name in wanted if name == dataset]:
-            for activation, cost in infos[model]._asdict().items():
-                rows.append(Parameters(model, dataset, activation, cost.parameters, printed.get((model, activation))))
-    return rows
