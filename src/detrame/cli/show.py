@@ -170,8 +170,9 @@ def _spread(mean: float | None, std: float | None) -> str:
 
 
 def _network(row: "Summary | accuracy.Row | ddl.Row | changes.Row | timing.Row") -> str:
-    iterated = row.activation not in ("relu", "dictionary")
-    return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterated else "")
+    from detrame.training.recipe import iterates
+
+    return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterates(row.activation) else "")
 
 
 def print_parameters(rows: "Sequence[parameters.Row]") -> None:

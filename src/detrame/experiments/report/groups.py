@@ -173,7 +173,7 @@ def _label(recipe: Recipe, alike: list[Recipe]) -> str:
     for name in sorted(_differing(alike), key=lambda name: name != "iterations"):
         value = getattr(recipe, name)
         if len({getattr(other, name) for other in alike}) > 1:
-            parts.append({"iterations": f"T = {value}", "model": str(value)}.get(name, f"{name} = {value}"))
+            parts.append(f"{'T' if name == 'iterations' else name} = {value}")
             alike = [other for other in alike if getattr(other, name) == value]
     name = NAMES.get(recipe.activation, recipe.activation)
     return f"{name} ({', '.join(parts)})" if parts else name
