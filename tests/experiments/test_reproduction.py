@@ -662,9 +662,9 @@ def test_curves_under_attack_are_one_a_network(nothing: Evidence) -> None:
     ]
     drawn = [figure.svg for group in groups.values() for figure in group]
     assert [svg.count('class="band') for svg in drawn] == [2, 1, 2, 0]
-    by_pgd = _under(under("pgd", pixels=2 / 255)[:1] + under("pgd", pixels=1 / 255)[:1], "accuracy", Look(0, 0))
+    by_pgd = _under(under("pgd", pixels=2 / 255)[:1] + under("pgd", pixels=1 / 255)[:1], "accuracy", Look(0))
     assert (by_pgd.x, by_pgd.y) == ([0.0, 1.0, 2.0], [90.0, 80.0, 80.0])  # from the unchanged images on
-    by_noise = _under(under("noise", noise_ratio=0.01)[:1], "mean", Look(0, 0))
+    by_noise = _under(under("noise", noise_ratio=0.01)[:1], "mean", Look(0))
     assert (by_noise.x, by_noise.y, by_noise.low, by_noise.high) == ([-20.0], [20.0], [18.0], [22.0])
     assert under_attack(nothing) == {}
 

@@ -11,8 +11,7 @@ from detrame.data import Dataset
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
 from detrame.experiments.report.axes import straight, whole
-from detrame.experiments.report.charts import Look, Series, curves
-from detrame.experiments.report.figures import Figure
+from detrame.experiments.report.charts import Figure, Look, Series, curves
 from detrame.experiments.report.html import render, write_page
 from detrame.experiments.report.pictures import photograph
 from detrame.experiments.robustness.measure import Measured, position
@@ -113,7 +112,7 @@ def _facts(measurements: Sequence[Measured]) -> list[tuple[str, str]]:
 def _charts(measurements: Sequence[Measured], dataset: str) -> Iterable[Figure]:
     """Fooling rate and accuracy against radius, for every attack, and against noise, for every unit of it."""
     here = [measured for measured in measurements if measured.dataset == dataset]
-    looks = {label: Look(place, place) for place, label in enumerate(_distinct(one.label for one in measurements))}
+    looks = {label: Look(place) for place, label in enumerate(_distinct(one.label for one in measurements))}
     for attack in _distinct(measured.attack for measured in here):
         under = [measured for measured in here if measured.attack == attack]
         for unit in _distinct(f.unit for m in under for f in m.figures) if attack == "noise" else [None]:
