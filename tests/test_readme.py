@@ -10,7 +10,9 @@ import pytest
 
 from detrame import cli
 from detrame.experiments import changes, default_recipe, timing
-from detrame.experiments.reproduce import Row, accuracy_rows, cells
+from detrame.experiments.accuracy import Row
+from detrame.experiments.accuracy import rows as accuracy_rows
+from detrame.experiments.paper import cells
 from detrame.experiments.reproduction.claims import CLAIMS
 from detrame.experiments.reproduction.evidence import Evidence, counting
 from detrame.experiments.reproduction.matches import matches

@@ -64,7 +64,7 @@ def test_a_folder_of_your_own(tmp_path: Path) -> None:
     [
         (["get", "cifar01"], ValueError, "did you mean 'cifar10'"),
         (["get", "cifar10", "--size", "3"], ValueError, "--size and --split-seed are for a folder"),
-        (["get", "svhn", "--from", "/nowhere"], ValueError, "does not exist"),
+        (["get", "svhn", "--from", "no/such/folder"], ValueError, "does not exist"),
         (["verify", "svhn"], Failure, "type `detrame data get svhn`"),
     ],
 )

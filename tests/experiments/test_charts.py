@@ -112,14 +112,14 @@ def test_bars_of_nothing_and_of_many() -> None:
 
 
 def test_a_histogram_counts() -> None:
-    root = parsed(histogram([0.0, 0.01, 0.5, 1.0, 7.0], low=0, high=1, title="t"))
+    root = parsed(histogram([0.0, 0.01, 0.5, 1.0, 7.0], high=1, title="t"))
     told = [e.text for e in root.iter(f"{SVG}title")]
     assert told == ["0 to 0.05: 2", "0.5 to 0.55: 1", "0.95 to 1: 1"]
 
 
 def test_histograms_of_degenerate_data() -> None:
-    parsed(histogram([], low=0, high=1, title="t"))
-    assert len(list(parsed(histogram([0.0] * 5, low=0, high=0, title="t")).iter(f"{SVG}title"))) == 1
+    parsed(histogram([], high=1, title="t"))
+    assert len(list(parsed(histogram([0.0] * 5, high=0, title="t")).iter(f"{SVG}title"))) == 1
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
@@ -167,7 +167,7 @@ def test_numbers_are_short(value: float, said: str) -> None:
 
 
 def test_standalone_figures_keep_their_content() -> None:
-    root = parsed(standalone(histogram([0.5], low=0, high=1, title="t")))
+    root = parsed(standalone(histogram([0.5], high=1, title="t")))
     assert [child.tag for child in root][:2] == [f"{SVG}style", f"{SVG}rect"]
     assert (root.get("viewBox") or "").startswith("-14 -14 304 ")
 
@@ -250,12 +250,12 @@ def test_a_series_over_seeds_is_their_mean_within_their_range() -> None:
     assert not Series.over_epochs("s", [[1.0, 4.0]]).low
 
 
-def test_curves_have_the_looks_they_are_given_and_tooltips_only_on_request() -> None:
-    series = [Series("a", [1, 2], [1.0, 2.0], look=charts.Look(1, 0)), Series("b", [1, 2], [2.0, 1.0])]
+def test_curves_have_the_looks_they_are_given_and_small_ones_no_tooltips() -> None:
+    series = [Series("a", [1, 2], [1.0, 2.0], look=charts.Look(2)), Series("b", [1, 2], [2.0, 1.0])]
     x, y = axes.whole("epoch", [1, 2]), axes.straight("%", [1.0, 2.0])
-    root = parsed(charts.curves(series, x, y, title="t", size=charts.SMALL, tooltips=False))
+    root = parsed(charts.curves(series, x, y, title="t", small=True))
     drawn = [(e.get("class"), e.get("stroke-dasharray")) for e in root.iter(f"{SVG}path") if e.get("stroke-dasharray")]
-    assert set(drawn) == {("line s1", charts.DASHES[0]), ("line s1", charts.DASHES[1])}
+    assert set(drawn) == {("line s2", charts.DASHES[2]), ("line s1", charts.DASHES[1])}
     assert root.get("viewBox", "").split()[2] == f"{charts.SMALL.width}"
     assert not list(root.iter(f"{SVG}title"))
     assert len(list(parsed(charts.curves(series, x, y, title="t")).iter(f"{SVG}title"))) == 2

@@ -207,7 +207,7 @@ def test_the_code_to_repeat_a_group_repeats_it(runs: Runs, monkeypatch: pytest.M
             patch.setattr(training, "train", lambda recipe, out, trained=trained: trained.append((recipe, out)))
             exec(wording.repeat(group), {})
         wanted = [run.recipe for run in group.runs]
-        if not group.iterated:
+        if not group.recipe.iterates:
             wanted = [recipe.replace(iterations=group.recipe.iterations) for recipe in wanted]
         assert [recipe for recipe, _ in trained] == wanted
         assert len({out for _, out in trained}) == len(group.runs)

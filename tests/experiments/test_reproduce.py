@@ -15,10 +15,12 @@ from torch import Tensor
 
 from detrame import cli
 from detrame.errors import Failure
-from detrame.experiments import default_recipe, lacking, paper, reproduce
+from detrame.experiments import accuracy, default_recipe, lacking, paper
+from detrame.experiments.accuracy import Row, long_beside_short, recipes
+from detrame.experiments.accuracy import rows as accuracy_rows
 from detrame.experiments.lacking import groups, missing, run_missing
 from detrame.experiments.outlook import expected_time
-from detrame.experiments.reproduce import Row, accuracy_rows, cells, long_beside_short, recipes
+from detrame.experiments.paper import cells
 from detrame.experiments.results import Result, reading, record, result_name, stored
 from detrame.training import Epoch, Recipe, Run, Scores, load, plan, resume, train
 from detrame.training.step import Step
@@ -216,7 +218,7 @@ def small_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     def quick(model: str, dataset: str, *, epochs: int | None = None, **changes: Any) -> Recipe:
         return tiny(**changes) if epochs is None else tiny(epochs=epochs, **changes)
 
-    monkeypatch.setattr(reproduce, "default_recipe", quick)
+    monkeypatch.setattr(accuracy, "default_recipe", quick)
     return tmp_path
 
 

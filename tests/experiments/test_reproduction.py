@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from detrame import cli
 from detrame.experiments import changes, ddl, default_recipe, paper
 from detrame.experiments.controls import contenders
+from detrame.experiments.paper import cells
 from detrame.experiments.report.charts import Look
-from detrame.experiments.reproduce import cells
 from detrame.experiments.reproduction import build, page
 from detrame.experiments.reproduction.claims import CLAIMS, judged
 from detrame.experiments.reproduction.diagrams import plainnet_block
@@ -665,9 +665,9 @@ def test_curves_under_attack_are_one_a_network(nothing: Evidence) -> None:
     ]
     drawn = [figure.svg for group in groups.values() for figure in group]
     assert [svg.count('class="band') for svg in drawn] == [2, 1, 2, 0]
-    by_pgd = _under(under("pgd", pixels=2 / 255)[:1] + under("pgd", pixels=1 / 255)[:1], "accuracy", Look(0, 0))
+    by_pgd = _under(under("pgd", pixels=2 / 255)[:1] + under("pgd", pixels=1 / 255)[:1], "accuracy", Look(0))
     assert (by_pgd.x, by_pgd.y) == ([0.0, 1.0, 2.0], [90.0, 80.0, 80.0])  # from the unchanged images on
-    by_noise = _under(under("noise", noise_ratio=0.01)[:1], "mean", Look(0, 0))
+    by_noise = _under(under("noise", noise_ratio=0.01)[:1], "mean", Look(0))
     assert (by_noise.x, by_noise.y, by_noise.low, by_noise.high) == ([-20.0], [20.0], [18.0], [22.0])
     assert under_attack(nothing) == {}
 
@@ -716,8 +716,8 @@ def test_the_page_is_whole_whatever_has_run(any_page: tuple[str, Page]) -> None:
     drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
     for drawing in drawings:
         assert ElementTree.fromstring(drawing).get("aria-label")
-    for claim in CLAIMS.values():
-        assert claim[0] in found.text
+    for claim in paper.claims().values():
+        assert claim["statement"] in found.text
 
 
 def test_what_the_page_names_of_the_repository_is_a_link(any_page: tuple[str, Page]) -> None:

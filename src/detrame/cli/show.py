@@ -11,16 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
+    from detrame.experiments import accuracy, changes, ddl, depth, parameters, timing
     from detrame.experiments.bench import Steps
-    from detrame.experiments.changes import Row as Change
     from detrame.experiments.controls import Control
-    from detrame.experiments.ddl import Row as DDLRow
-    from detrame.experiments.depth import Row as DepthRow
     from detrame.experiments.plans import Summary
-    from detrame.experiments.reproduce import Parameters, Row
-    from detrame.experiments.robustness import Measured
-    from detrame.experiments.robustness.tables import Row as RobustnessRow
-    from detrame.experiments.timing import Row as TimingRow
+    from detrame.experiments.robustness import Measured, tables
     from detrame.models import ModelInfo
     from detrame.training import Epoch, OnEpoch, Run
 
@@ -52,7 +47,7 @@ def print_summaries(summaries: "Sequence[Summary]") -> None:
     _print(table)
 
 
-def print_accuracy(rows: "Sequence[Row]") -> None:
+def print_accuracy(rows: "Sequence[accuracy.Row]") -> None:
     """The paper's accuracy table: its figure, ours, the difference and a verdict."""
     table = _table(["network", "data"], ["paper, %", "ours, %", "difference", "seeds"])
     table.add_column("verdict")
@@ -74,7 +69,7 @@ def print_controls(rows: "Sequence[Control]") -> None:
     _print(table)
 
 
-def print_changes(rows: "Sequence[Change]") -> None:
+def print_changes(rows: "Sequence[changes.Row]") -> None:
     """What each change came to with either activation, all scored on images of one kind."""
     table = _table(["change", "network"], ["accuracy, %", "seeds"])
     for row in rows:
@@ -84,7 +79,7 @@ def print_changes(rows: "Sequence[Change]") -> None:
     print(f"On {rows[0].dataset}; epochs: {rows[0].epochs}; scored on {rows[0].scored_on}.")
 
 
-def print_robustness(rows: "Sequence[RobustnessRow]") -> None:
+def print_robustness(rows: "Sequence[tables.Row]") -> None:
     """Fooling rate and accuracy under attack, by network, attack and strength; a radius in both units."""
     from detrame.experiments.robustness.tables import measured_on
 
@@ -115,7 +110,7 @@ def print_checks(measured: "Iterable[Measured]") -> None:
             print("\n".join([f"{one.label} on {one.dataset}: {verdict(one.checks, one.settings.images)}", *found]))
 
 
-def print_ddl(rows: "Sequence[DDLRow]") -> None:
+def print_ddl(rows: "Sequence[ddl.Row]") -> None:
     """The methods in one shape: accuracy and seconds per image, the paper's and ours, and where ours were measured."""
     from detrame.experiments import ddl, paper
 
@@ -140,14 +135,14 @@ def print_ddl(rows: "Sequence[DDLRow]") -> None:
     _print(table)
     print(f"The paper's accuracies are those after {ddl.PAPER_EPOCHS} epochs.")
     print(f"Seconds are for one image; those of training for {ddl.PAPER_EPOCHS} epochs, reckoned from the ones run.")
-    claim = paper.tables()["claims"]["ddl_test_speed"]
+    claim = paper.claims()["ddl_test_speed"]
     said = f"the paper says {claim['printed']} on CIFAR-10, its table, of 12 layers, {claim['own_tables']}"
     for dataset, ratio in ddl.coding_time_ratios(rows).items():
         print(f"On {dataset}, DDL takes {ratio:.3g} times as long as Q-Metric for a test image; {said}.")
     _print_hardware(rows)
 
 
-def print_depth(rows: "Sequence[DepthRow]") -> None:
+def print_depth(rows: "Sequence[depth.Row]") -> None:
     """Accuracy by depth, a column for each method."""
     from detrame.experiments.report.groups import NAMES
 
@@ -163,7 +158,7 @@ def print_depth(rows: "Sequence[DepthRow]") -> None:
     _print_hardware(rows)
 
 
-def _print_hardware(rows: "Sequence[DDLRow | DepthRow]") -> None:
+def _print_hardware(rows: "Sequence[ddl.Row | depth.Row]") -> None:
     for dataset, hardware in dict.fromkeys((row.dataset, row.hardware) for row in rows if row.hardware):
         print(f"On {dataset}, measured on {hardware}.")
 
@@ -174,12 +169,13 @@ def _spread(mean: float | None, std: float | None) -> str:
     return plus_minus(mean, std)
 
 
-def _network(row: "Summary | Row | DDLRow | Change | TimingRow") -> str:
-    iterated = row.activation not in ("relu", "dictionary")
-    return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterated else "")
+def _network(row: "Summary | accuracy.Row | ddl.Row | changes.Row | timing.Row") -> str:
+    from detrame.training.recipe import iterates
+
+    return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterates(row.activation) else "")
 
 
-def print_parameters(rows: "Sequence[Parameters]") -> None:
+def print_parameters(rows: "Sequence[parameters.Row]") -> None:
     """Parameters of the paper's networks, in millions, beside the few counts that it prints."""
     table = _table(["network", "data"], ["parameters, M", "paper, M"])
     for row in rows:
@@ -210,7 +206,7 @@ def print_steps(networks: "Sequence[Steps]") -> None:
     _print(table)
 
 
-def print_timing(rows: "Sequence[TimingRow]") -> None:
+def print_timing(rows: "Sequence[timing.Row]") -> None:
     """The paper's time table: its figures on a V100, and ours."""
     times = ["training, s\npaper", "\nours", "test, us\npaper", "\nours", "step,\nms", "plain,\nms"]
     over_relu = [f"Q/ReLU\n{of}" for of in ("paper", "ours", "operations")]

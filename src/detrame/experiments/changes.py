@@ -80,21 +80,12 @@ def _of_both(model: str, dataset: str, **fields: Any) -> dict[str, list[Recipe]]
 
 def rows(results: Sequence[Result], model: str, dataset: str, *, epochs: int | None = None) -> list[Row]:
     """Every change with each activation by its short runs, over the seeds that were run."""
-    return [
-        _row(name, recipe, by_recipe(results, recipe))
-        for name, pair in recipes(model, dataset, epochs=epochs).items()
-        for recipe in pair
-    ]
+    return _rows(results, recipes(model, dataset, epochs=epochs))
 
 
 def final_rows(results: Sequence[Result], full: Sequence[Result], model: str, dataset: str) -> list[Row]:
     """Every change that was trained at full length, none first; `full` are the results of the accuracy table."""
-    found = [
-        _row(name, recipe, by_recipe([*results, *full], recipe))
-        for name, pair in _of_both(model, dataset).items()
-        for recipe in pair
-    ]
-    run = [row for row in found if row.n]
+    run = [row for row in _rows([*results, *full], _of_both(model, dataset)) if row.n]
     return run if any(row.change != NONE for row in run) else []
 
 
@@ -103,6 +94,10 @@ def tried(results: Sequence[Result], full: Sequence[Result]) -> list[Row]:
     networks = dict.fromkeys((result.recipe.model, result.recipe.dataset) for result in results)
     found = [row for one in networks for row in [*rows(results, *one), *final_rows(results, full, *one)]]
     return [row for row in found if row.n]
+
+
+def _rows(results: Sequence[Result], wanted: dict[str, list[Recipe]]) -> list[Row]:
+    return [_row(name, recipe, by_recipe(results, recipe)) for name, pair in wanted.items() for recipe in pair]
 
 
 def _row(change: str, recipe: Recipe, found: Sequence[Result]) -> Row:

@@ -17,10 +17,31 @@ def tables() -> dict[str, Any]:
     return tomllib.loads(files("detrame.experiments").joinpath("paper.toml").read_text())
 
 
+def claims() -> dict[str, dict[str, Any]]:
+    """What the paper says in words, by a name for each claim."""
+    found: dict[str, dict[str, Any]] = tables()["claims"]
+    return found
+
+
 def iterations(model: str, dataset: str) -> int | None:
     """The number of Q-Metric iterations the paper took for a network on a data set, if it has that cell."""
     cell = tables()["accuracy"].get(model, {}).get(dataset)
     return cell["iterations"] if cell else None
+
+
+def cells(dataset: str | None = None, models: Sequence[str] | None = None) -> list[tuple[str, str]]:
+    """The cells (model, data set) of the paper's table, or those of one data set or of some models, in their order."""
+    table = tables()["accuracy"]
+    datasets = sorted({name for row in table.values() for name in row})
+    if dataset is not None and dataset not in datasets:
+        raise unknown("data set of the paper", dataset, datasets)
+    for model in models or []:
+        if model not in table:
+            raise unknown("model of the paper", model, table)
+        if dataset is not None and dataset not in table[model]:
+            raise ValueError(f"the paper has no figure of {model} on {dataset}")
+    wanted = table if models is None else models
+    return [(model, name) for model in wanted for name in table[model] if name == (dataset or name)]
 
 
 def time_ratio(model: str, phase: str) -> float:

@@ -78,7 +78,7 @@ class Recipe:
     @property
     def iterates(self) -> bool:
         """Whether the activation uses `iterations`."""
-        return self.activation not in ("relu", "dictionary")
+        return iterates(self.activation)
 
     def lr_at(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
@@ -162,6 +162,11 @@ class Recipe:
             return cls.from_json(path.read_text())
         except ValueError as error:  # of JSON, of UTF-8, or ours
             raise Failure(f"{path} is not a recipe: {error}") from error
+
+
+def iterates(activation: str) -> bool:
+    """Whether a number of iterations means anything to an activation."""
+    return activation not in ("relu", "dictionary")
 
 
 def _typed(name: str, value: object, declared: Any) -> object:

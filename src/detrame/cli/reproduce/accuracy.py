@@ -31,13 +31,14 @@ def accuracy(
 
         detrame reproduce accuracy --dataset cifar10 --models plainnet9,resnet20 --seeds 0,1,2 --budget 30
     """
-    from detrame.experiments import reproduce as tables
+    from detrame.experiments import accuracy as table
+    from detrame.experiments import paper
 
-    cells = tables.cells(dataset, names("--models", models))
-    order = cells if models else tables.long_beside_short(cells)
-    wanted = tables.recipes(order, seeds_of(seeds, show=show), epochs=epochs)
+    cells = paper.cells(dataset, names("--models", models))
+    order = cells if models else table.long_beside_short(cells)
+    wanted = table.recipes(order, seeds_of(seeds, show=show), epochs=epochs)
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
-    rows = tables.accuracy_rows(found, cells, epochs=epochs)
+    rows = table.rows(found, cells, epochs=epochs)
     if as_json:
         print_document([vars(row) | {"verdict": row.verdict} for row in rows if row.n])
     else:

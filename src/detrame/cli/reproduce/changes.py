@@ -44,14 +44,14 @@ def changes(
         detrame reproduce changes --final nesterov
     """
     from detrame.experiments import changes as table
-    from detrame.experiments import reproduce
+    from detrame.experiments import paper
     from detrame.experiments.results import stored
 
     if show and final is not None:
         raise ValueError("--show prints every change that was trained at full length: leave --final out")
     if final is not None and epochs is not None:
         raise ValueError("--final trains at full length: leave --epochs out")
-    cells = reproduce.cells(dataset, names("--models", models))  # which says so if the paper has no such network
+    cells = paper.cells(dataset, names("--models", models))  # which says so if the paper has no such network
     wanted = [
         recipe
         for model, _ in cells

@@ -12,9 +12,10 @@ def parameters(dataset: Dataset = None, models: Models = None, show: Show = Fals
 
     Example: detrame reproduce parameters --dataset cifar10
     """
-    from detrame.experiments import reproduce as tables
+    from detrame.experiments import paper
+    from detrame.experiments import parameters as table
 
-    rows = tables.parameter_rows(tables.cells(dataset, names("--models", models)))
+    rows = table.rows(paper.cells(dataset, names("--models", models)))
     if as_json:
         print_document([vars(row) for row in rows])
     else:

@@ -186,7 +186,7 @@ class _Table:
         return found
 
     def _print(self) -> None:
-        from detrame.experiments.reproduce import cells
+        from detrame.experiments.paper import cells
         from detrame.experiments.robustness import page, tables
         from detrame.experiments.robustness.stored import stored
 

@@ -13,8 +13,8 @@ from detrame.experiments.bench.clock import milliseconds
 from detrame.experiments.bench.setting import Setting
 from detrame.experiments.bench.steps import ready
 from detrame.experiments.paper import COMPARED
-from detrame.experiments.plans import seeded
-from detrame.training import OnEpoch, Recipe, plan, resume_all
+from detrame.experiments.plans import seeded, train_all
+from detrame.training import OnEpoch, Recipe
 from detrame.training.environment import describe
 
 # The first, in which the step is captured, is not measured, nor is the last: an epoch makes the next one's data.
@@ -181,5 +181,4 @@ def _covered(intervals: Sequence[tuple[float, float]]) -> float:
 def _train(recipes: Sequence[Recipe], where: Setting, on_epoch: OnEpoch) -> None:
     """Train into folders that are not kept."""
     with TemporaryDirectory(prefix="detrame-bench-") as folder:
-        runs = [plan(recipe, Path(folder) / str(number), device=where.device) for number, recipe in enumerate(recipes)]
-        resume_all([run.path for run in runs], checkpoint_every=EPOCHS, on_epoch=on_epoch)
+        train_all(recipes, Path(folder) / "runs", device=where.device, checkpoint_every=EPOCHS, on_epoch=on_epoch)

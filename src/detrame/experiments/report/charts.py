@@ -29,6 +29,15 @@ BINS = 20  # of a histogram
 MANY = 40  # points, from which on a marker for each would be a smear
 
 
+class Figure(NamedTuple):
+    """A chart, what stands above and below it, and the name of its file, where it becomes one."""
+
+    title: str
+    svg: Markup
+    caption: str = ""
+    name: str = ""
+
+
 class Size(NamedTuple):
     """The width of a chart, and the height of its plot."""
 
@@ -46,10 +55,9 @@ SMALL = Size(276, 152)  # four in a row
 
 
 class Look(NamedTuple):
-    """How a series is drawn: which colour, which line and marker (or filling), and whether hollow and thin."""
+    """How a series is drawn: which colour, line and marker (or filling), by its place, and whether hollow and thin."""
 
-    colour: int
-    line: int
+    place: int
     hollow: bool = False
 
 
@@ -112,11 +120,11 @@ def curves(
     *,
     title: str,
     digits: int = 2,
-    size: Size = NORMAL,
-    tooltips: bool = True,
+    small: bool = False,
 ) -> Markup:
-    """Lines with their bands on any axes; hovering tells the figures of a column where there are to be tooltips."""
-    looks = [one.look or Look(place, place) for place, one in enumerate(series)]
+    """Lines with their bands on any axes; hovering tells the figures of a column, unless the chart is a small one."""
+    size = SMALL if small else NORMAL
+    looks = [one.look or Look(place) for place, one in enumerate(series)]
     rows, legend = _legend([one.name for one in series], looks, _line_sample, size.width)
     top, right = _top(rows), size.width - RIGHT
     bottom = top + size.plot_height
@@ -133,7 +141,7 @@ def curves(
         _y_axis(plot, y.ticks, y.label),
         _x_axis(plot, [(tick, x.text(tick)) for tick in x.ticks], x.label),
         *[_line(one, look, plot) for one, look in zip(series, looks, strict=True)],
-        *(_columns(series, plot, x, digits) if tooltips else []),
+        *([] if small else _columns(series, plot, x, digits)),
         height=bottom + BOTTOM,
         width=size.width,
     )
@@ -149,7 +157,7 @@ def bar_chart(
     top_value: float,
 ) -> Markup:
     """Bars from 0 to `top_value`, grouped by category; a series may be shorter than the categories."""
-    looks = [Look(place, place) for place in range(len(series))]
+    looks = [Look(place) for place in range(len(series))]
     rows, legend = _legend([name for name, _ in series], looks, _bar_sample, NORMAL.width)
     top = _top(rows)
     bottom = top + NORMAL.plot_height
@@ -168,32 +176,32 @@ def bar_chart(
     return frame(title, legend, *axes, *bars, height=bottom + BOTTOM)
 
 
-def histogram(values: Sequence[float], *, low: float, high: float, title: str, place: int = 0) -> Markup:
-    """How many channels have a value in each of 20 equal parts of [low, high]; values outside are left out."""
-    high = high if high > low else low + 1.0
+def histogram(values: Sequence[float], *, high: float, title: str, place: int = 0) -> Markup:
+    """How many channels have a value in each of 20 equal parts of [0, high]; values outside are left out."""
+    high = high if high > 0 else 1.0
     counts = [0] * BINS
     for value in values:
-        if low <= value <= high:
-            counts[min(BINS - 1, int(BINS * (value - low) / (high - low)))] += 1
+        if 0 <= value <= high:
+            counts[min(BINS - 1, int(BINS * value / high))] += 1
     top, right = _top(0), SMALL.width - RIGHT
     bottom = top + SMALL.plot_height
     most = max(1, *counts)
-    plot = Plot(linear(low, high, LEFT, right), linear(0, 1.05 * most, bottom, top), top, bottom, right)
-    step = (high - low) / BINS
+    plot = Plot(linear(0, high, LEFT, right), linear(0, 1.05 * most, bottom, top), top, bottom, right)
+    step = high / BINS
     bars = [
         tag(
             "rect",
-            tag("title", f"{low + i * step:.3g} to {low + (i + 1) * step:.3g}: {count}"),
+            tag("title", f"{i * step:.3g} to {(i + 1) * step:.3g}: {count}"),
             class_=f"bar {_colour(place)}",
-            x=plot.x(low + i * step) + 0.5,
+            x=plot.x(i * step) + 0.5,
             y=plot.y(count),
-            width=plot.x(low + step) - plot.x(low) - 1,
+            width=plot.x(step) - plot.x(0) - 1,
             height=bottom - plot.y(count),
         )
         for i, count in enumerate(counts)
         if count
     ]
-    x_ticks = [(tick, number(tick)) for tick in ticks(low, high, at_most=5)]
+    x_ticks = [(tick, number(tick)) for tick in ticks(0, high, at_most=5)]
     y_ticks = ticks(0, 1.05 * most, at_most=5, whole=True)
     axes = _y_axis(plot, y_ticks, "channels"), _x_axis(plot, x_ticks, "value")
     return frame(title, *axes, *bars, width=SMALL.width, height=SMALL.height)
@@ -203,7 +211,7 @@ def dot_chart(
     names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], *, title: str, x_label: str
 ) -> Markup:
     """One row a name, one marker a series in it, on a logarithmic axis of positive values."""
-    looks = [Look(place, place) for place in range(len(series))]
+    looks = [Look(place) for place in range(len(series))]
     rows, legend = _legend([name for name, _ in series], looks, _marker_sample, NORMAL.width)
     axis = powers(x_label, [value for _, values in series for value in values], finer=True)
     left, right = 10 + CHARACTER * max(map(len, names), default=0), NORMAL.width - RIGHT
@@ -266,7 +274,7 @@ def _line(series: Series, look: Look, plot: Plot) -> Markup:
             *zip(at, map(plot.y, series.high), strict=True),
             *reversed([*zip(at, map(plot.y, series.low), strict=True)]),
         ]
-        parts.append(tag("path", class_=f"band {_colour(look.colour)}", d=_path(edge) + "Z"))
+        parts.append(tag("path", class_=f"band {_colour(look.place)}", d=_path(edge) + "Z"))
     points = [(x, plot.y(y)) for x, y in zip(at, series.y, strict=True)]
     if points:
         parts.append(_stroke(look, _path(points)))
@@ -276,7 +284,7 @@ def _line(series: Series, look: Look, plot: Plot) -> Markup:
 
 
 def _stroke(look: Look, path: str) -> Markup:
-    dashes = DASHES[look.line % len(DASHES)]
+    dashes = DASHES[look.place % len(DASHES)]
     return tag("path", class_=f"line {_drawn(look)}", d=path, stroke_dasharray=dashes)
 
 
@@ -287,7 +295,7 @@ def _path(points: Iterable[tuple[float, float]]) -> str:
 def _marker(look: Look, x: float, y: float) -> Markup:
     """A circle, a square, a diamond or a triangle."""
     name = f"marker {_drawn(look)}"
-    shape = look.line % len(DASHES)
+    shape = look.place % len(DASHES)
     if shape == 0:
         return tag("circle", class_=name, cx=x, cy=y, r=2.6)
     return tag("path", class_=name, d=_path((x + 2.5 * dx, y + 2.5 * dy) for dx, dy in CORNERS[shape - 1]) + "Z")
@@ -367,8 +375,8 @@ def _colour(place: int) -> str:
 
 
 def _drawn(look: Look) -> str:
-    return f"{_colour(look.colour)}{' hollow' * look.hollow}"
+    return f"{_colour(look.place)}{' hollow' * look.hollow}"
 
 
 def _filling(look: Look) -> str:
-    return f"{_colour(look.colour)}{' hollow' * (look.line % 2 == 0)}"
+    return f"{_colour(look.place)}{' hollow' * (look.place % 2 == 0)}"

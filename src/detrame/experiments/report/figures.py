@@ -4,12 +4,11 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from markupsafe import Markup
 from torch import Tensor
 
 from detrame import operators
 from detrame.activations import QMetricReLU
-from detrame.experiments.report.charts import Look, Series, bar_chart, histogram, line_chart
+from detrame.experiments.report.charts import Figure, Look, Series, bar_chart, histogram, line_chart
 from detrame.experiments.report.groups import Comparison, Group
 from detrame.experiments.report.pictures import coupling_map, filter_tiles
 from detrame.inference import LayerCodes
@@ -18,15 +17,6 @@ BARS = 12  # layers, from which on lines are easier to read
 LAYERS = 3  # of a network, whose couplings are shown
 RESIDUAL_LAYERS = 6
 TILES = 8
-
-
-class Figure(NamedTuple):
-    """A chart, what stands above and below it, and the name of its file, where it becomes one."""
-
-    title: str
-    svg: Markup
-    caption: str = ""
-    name: str = ""
 
 
 class Layer(NamedTuple):
@@ -77,7 +67,7 @@ def residual(comparison: Comparison, group: Group, codes: list[LayerCodes]) -> F
             f"layer {number}",
             range(1, len(layer.residuals) + 1),
             layer.residuals.double().tolist(),
-            look=Look(place, place),
+            look=Look(place),
         )
         # Not the first two looks: a layer must not be taken for a group.
         for place, (number, layer) in enumerate(_iterated(codes, RESIDUAL_LAYERS), start=2)
@@ -131,14 +121,14 @@ def _filters(where: tuple[str, ...], module: QMetricReLU, norms: Tensor) -> Figu
 
 
 def _gain(where: tuple[str, ...], module: QMetricReLU, place: int) -> Figure:
-    svg = histogram(module.gain.tolist(), low=0, high=1, title=f"Gain of {where[-1]}", place=place)
+    svg = histogram(module.gain.tolist(), high=1, title=f"Gain of {where[-1]}", place=place)
     caption = "How much of its own input a channel keeps: a ReLU keeps 1, all of it."
     return Figure("Gain", svg, caption, _file("gain", *where))
 
 
 def _threshold(where: tuple[str, ...], module: QMetricReLU, place: int) -> Figure:
     values = module.threshold.tolist()
-    svg = histogram(values, low=0, high=max(values), title=f"Threshold of {where[-1]}", place=place)
+    svg = histogram(values, high=max(values), title=f"Threshold of {where[-1]}", place=place)
     caption = "What is taken off before the ReLU: the larger, the sparser the code. A ReLU takes off 0."
     return Figure("Threshold", svg, caption, _file("threshold", *where))
 
@@ -157,7 +147,7 @@ def _strongest(module: QMetricReLU, norms: Tensor) -> Tensor:
 
 def _accuracy_series(group: Group) -> Series:
     histories = [[epoch.test_accuracy for epoch in run.history] for run in group.runs]
-    return Series.over_epochs(group.label, histories, Look(group.place, group.place))
+    return Series.over_epochs(group.label, histories, Look(group.place))
 
 
 def _accuracy(comparison: Comparison, series: list[Series], name: str, title: str, caption: str) -> Figure:

@@ -55,11 +55,6 @@ class Group:
     place: int
 
     @property
-    def iterated(self) -> bool:
-        """Whether the activation iterates, so that its number of iterations means something."""
-        return self.recipe.iterates
-
-    @property
     def seeds(self) -> list[tuple[int, int]]:
         """Seed and split seed of each run."""
         return [_seeds(run) for run in self.runs]
@@ -180,7 +175,7 @@ def _label(recipe: Recipe, alike: list[Recipe]) -> str:
     for name in sorted(_differing(alike), key=lambda name: name != "iterations"):
         value = getattr(recipe, name)
         if len({getattr(other, name) for other in alike}) > 1:
-            parts.append({"iterations": f"T = {value}", "model": str(value)}.get(name, f"{name} = {value}"))
+            parts.append(f"{'T' if name == 'iterations' else name} = {value}")
             alike = [other for other in alike if getattr(other, name) == value]
     name = NAMES.get(recipe.activation, recipe.activation)
     return f"{name} ({', '.join(parts)})" if parts else name

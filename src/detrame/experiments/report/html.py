@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from detrame.errors import Failure
-from detrame.experiments.report.figures import Figure
+from detrame.experiments.report.charts import Figure
 from detrame.experiments.report.svg import signed
 from detrame.training.files import write_text
 

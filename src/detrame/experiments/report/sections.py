@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from detrame.experiments.report import figures, wording
+from detrame.experiments.report.charts import Figure
 from detrame.experiments.report.examples import Disagreement, disagreement
-from detrame.experiments.report.figures import Figure, Layer
+from detrame.experiments.report.figures import Layer
 from detrame.experiments.report.groups import Comparison, Difference, Group, difference
 from detrame.inference import LayerCodes, layer_codes
 

@@ -93,7 +93,7 @@ def recipe_rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
 
 
 def _value(group: Group, name: str) -> str:
-    if name == "iterations" and not group.iterated:
+    if name == "iterations" and not group.recipe.iterates:
         return "none"
     value = getattr(group.recipe, name)
     if isinstance(value, tuple):

@@ -2,8 +2,7 @@
 
 from markupsafe import Markup
 
-from detrame.experiments.report.charts import frame
-from detrame.experiments.report.figures import Figure
+from detrame.experiments.report.charts import Figure, frame
 from detrame.experiments.report.svg import MINUS, tag
 from detrame.models.plainnet import INPUT_DROPOUT
 

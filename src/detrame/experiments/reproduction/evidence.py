@@ -8,31 +8,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from detrame.experiments import paper
-from detrame.experiments.changes import TABLE as CHANGES_TABLE
+from detrame.experiments import accuracy, changes, ddl, paper, parameters, timing
+from detrame.experiments.accuracy import Row
 from detrame.experiments.changes import Row as Change
-from detrame.experiments.changes import tried
 from detrame.experiments.controls import Control, control_rows
-from detrame.experiments.ddl import TABLE as DDL_TABLE
 from detrame.experiments.ddl import Row as DdlRow
-from detrame.experiments.ddl import rows as ddl_rows
 from detrame.experiments.recipes import default_recipe
-from detrame.experiments.reproduce import Row, accuracy_rows, cells, parameter_rows
 from detrame.experiments.results import Result, by_recipe, stored
+from detrame.experiments.robustness import tables
 from detrame.experiments.robustness.stored import stored as stored_attacks
-from detrame.experiments.robustness.tables import EACH_IMAGE, NOISE, UAP
 from detrame.experiments.robustness.tables import Row as FoolingRow
-from detrame.experiments.robustness.tables import rows as fooling_rows
 from detrame.experiments.timing import Row as TimeRow
-from detrame.experiments.timing import rows as time_rows
 
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
 FAMILIES = {"plainnet": "PlainNet", "resnet": "ResNet", "wideresnet": "WideResNet"}
 RESIDUAL = ("resnet", "wideresnet")
+# The families whose networks make one curve of accuracy against parameters.
+ARCHITECTURES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
 PAPER_RUNS = 5
 ENOUGH_SEEDS = 3  # for their spread to stand alone, and for a verdict to be more than so far
 DDL_METHODS = ("ddl", "qmetric")
-ATTACKS = (*UAP, *NOISE, *EACH_IMAGE)
+ATTACKS = (*tables.UAP, *tables.NOISE, *tables.EACH_IMAGE)
 
 
 class Gain(NamedTuple):
@@ -120,16 +116,16 @@ class Evidence:
     def read(cls, folder: Path) -> Self:
         """From the files in a folder of results."""
         results = stored(folder)
-        rows = {(row.model, row.dataset, row.activation): row for row in accuracy_rows(results, cells())}
-        dictionaries = stored(folder, table=DDL_TABLE)
+        rows = {(row.model, row.dataset, row.activation): row for row in accuracy.rows(results, paper.cells())}
+        dictionaries = stored(folder, table=ddl.TABLE)
         return cls(
             results=results,
             rows=rows,
             controls=control_rows(results),
-            changes=tried(stored(folder, table=CHANGES_TABLE), results),
-            timing=time_rows(folder),
-            ddl=[row for dataset in ("cifar10", "cifar100") for row in ddl_rows(dictionaries, dataset, DDL_METHODS)],
-            fooling=fooling_rows(one for attack in ATTACKS for one in stored_attacks(folder, attack)),
+            changes=changes.tried(stored(folder, table=changes.TABLE), results),
+            timing=timing.rows(folder),
+            ddl=[row for dataset in ("cifar10", "cifar100") for row in ddl.rows(dictionaries, dataset, DDL_METHODS)],
+            fooling=tables.rows(one for attack in ATTACKS for one in stored_attacks(folder, attack)),
         )
 
     def cell(self, model: str, dataset: str) -> Pair:
@@ -152,7 +148,7 @@ class Evidence:
     @cached_property
     def parameters(self) -> dict[tuple[str, str, str], int]:
         """The parameters of every network of the paper, by (model, data set, activation)."""
-        return {(row.model, row.dataset, row.activation): row.parameters for row in parameter_rows(cells())}
+        return {(row.model, row.dataset, row.activation): row.parameters for row in parameters.rows(paper.cells())}
 
     def runs(self, model: str, dataset: str, activation: str) -> list[Result]:
         """The full-length runs behind a cell."""

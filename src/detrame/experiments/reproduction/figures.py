@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 
+from detrame.experiments.accuracy import Row
 from detrame.experiments.paper import COMPARED
 from detrame.experiments.report.axes import accuracies, millions, straight, whole
-from detrame.experiments.report.charts import SMALL, Look, Series, curves
-from detrame.experiments.report.figures import Figure
+from detrame.experiments.report.charts import Figure, Look, Series, curves
 from detrame.experiments.report.groups import NAMES
-from detrame.experiments.reproduce import Row
-from detrame.experiments.reproduction.evidence import DATASETS, RESIDUAL, Evidence, model_name, models
+from detrame.experiments.reproduction.evidence import ARCHITECTURES, DATASETS, Evidence, model_name, models
 from detrame.experiments.results import Result
 from detrame.experiments.robustness.tables import Row as FoolingRow
 from detrame.experiments.spread import Spread
 
-ARCHITECTURES = {("plainnet",): "PlainNet", RESIDUAL: "ResNet and WideResNet"}
 CHANGED, LEFT = ("mean", "changed, %"), ("accuracy", "accuracy, %")
 # For each attack its title, and the score that is drawn of it with the label of its axis.
 UNDER_ATTACK = {
@@ -39,7 +37,7 @@ def _against_parameters(evidence: Evidence, dataset: str, families: tuple[str, .
     names = models(*families, dataset=dataset)
     rows = [[evidence.rows[model, dataset, activation] for model in names] for activation in COMPARED]
     series = [
-        _curve(f"{NAMES[activation]}, {who}", evidence, cells, published, Look(place, place, hollow=published))
+        _curve(f"{NAMES[activation]}, {who}", evidence, cells, published, Look(place, hollow=published))
         for published, who in ((False, "ours"), (True, "the paper"))
         for place, (activation, cells) in enumerate(zip(COMPARED, rows, strict=True))
     ]
@@ -72,7 +70,7 @@ def _widened(evidence: Evidence, dataset: str, names: Sequence[str]) -> list[Ser
         if any(control.matched for control in relu):
             points = sorted((control.parameters, control.mean or 0.0) for control in relu)
             name = f"{model_name(model)} with ReLU, widened"
-            found.append(Series(name, [x for x, _ in points], [y for _, y in points], look=Look(2, 2)))
+            found.append(Series(name, [x for x, _ in points], [y for _, y in points], look=Look(2)))
     return found
 
 
@@ -91,7 +89,7 @@ def training_curves(evidence: Evidence) -> dict[str, list[Figure]]:
 
 def _training(model: str, dataset: str, runs: Sequence[Sequence[Result]]) -> Figure:
     series = [
-        _over_epochs(NAMES[activation], results, Look(place, place))
+        _over_epochs(NAMES[activation], results, Look(place))
         for place, (activation, results) in enumerate(zip(COMPARED, runs, strict=True))
         if results
     ]
@@ -100,8 +98,7 @@ def _training(model: str, dataset: str, runs: Sequence[Sequence[Result]]) -> Fig
         whole("epoch", [x for one in series for x in one.x]),
         accuracies("test accuracy, %", [y for one in series for y in (*one.y, *one.low, *one.high)]),
         title=f"Test accuracy against epochs, {model_name(model)} on {DATASETS[dataset]}",
-        size=SMALL,
-        tooltips=False,
+        small=True,
     )
     return Figure(model_name(model), svg)
 
@@ -131,7 +128,7 @@ def under_attack(evidence: Evidence) -> dict[str, list[Figure]]:
 def _attacked(rows: Sequence[FoolingRow], what: str, score: str, y_label: str) -> Figure:
     """One network under one attack, with either activation."""
     series = [
-        _under(found, score, Look(place, place))
+        _under(found, score, Look(place))
         for place, activation in enumerate(COMPARED)
         if (found := [row for row in rows if row.activation == activation])
     ]
@@ -141,8 +138,7 @@ def _attacked(rows: Sequence[FoolingRow], what: str, score: str, y_label: str) -
         straight("noise, dB" if rows[0].attack == "noise" else "radius, 1/255", [x for one in series for x in one.x]),
         straight(y_label, [0.0, 100.0]),
         title=f"{what}: {model_name(model)}",
-        size=SMALL,
-        tooltips=False,
+        small=True,
     )
     return Figure(model_name(model), svg)
 

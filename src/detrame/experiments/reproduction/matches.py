@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from detrame.experiments.accuracy import Row
 from detrame.experiments.controls import Control
 from detrame.experiments.paper import COMPARED
-from detrame.experiments.reproduce import Row
-from detrame.experiments.reproduction.evidence import RESIDUAL, Evidence, Gain, model_name, models, ours, weighted
+from detrame.experiments.reproduction.evidence import ARCHITECTURES, Evidence, Gain, model_name, models, ours, weighted
 
 BEYOND, ACROSS = "beyond the curve", "across a gap"
 
@@ -38,7 +38,7 @@ def against_curve(evidence: Evidence, dataset: str, accuracy: Callable[[Row], Ga
 
     For networks whose `accuracy` is None there is nothing to compare.
     """
-    for families in (("plainnet",), RESIDUAL):
+    for families in ARCHITECTURES:
         names = models(*families, dataset=dataset)
         relu, qmetric = (
             [

@@ -5,17 +5,15 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from torch import Tensor
 
 from detrame.data import Dataset
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
 from detrame.experiments.report.axes import straight, whole
-from detrame.experiments.report.charts import Look, Series, curves
-from detrame.experiments.report.figures import Figure
+from detrame.experiments.report.charts import Figure, Look, Series, curves
 from detrame.experiments.report.html import render, write_page
-from detrame.experiments.report.pictures import data_uri, photograph
+from detrame.experiments.report.pictures import photograph
 from detrame.experiments.robustness.measure import Measured, position
 from detrame.experiments.robustness.tables import Row, rows, weakest_first
 from detrame.inference import as_pixels
@@ -114,7 +112,7 @@ def _facts(measurements: Sequence[Measured]) -> list[tuple[str, str]]:
 def _charts(measurements: Sequence[Measured], dataset: str) -> Iterable[Figure]:
     """Fooling rate and accuracy against radius, for every attack, and against noise, for every unit of it."""
     here = [measured for measured in measurements if measured.dataset == dataset]
-    looks = {label: Look(place, place) for place, label in enumerate(_distinct(one.label for one in measurements))}
+    looks = {label: Look(place) for place, label in enumerate(_distinct(one.label for one in measurements))}
     for attack in _distinct(measured.attack for measured in here):
         under = [measured for measured in here if measured.attack == attack]
         for unit in _distinct(f.unit for m in under for f in m.figures) if attack == "noise" else [None]:
@@ -171,8 +169,7 @@ def _pair(dataset: Dataset, number: int, perturbation: Tensor, said: tuple[int, 
 def _contrasted(perturbation: Tensor) -> str:
     """A perturbation as a picture: grey is 0, and the largest entry is black or white."""
     largest = max(perturbation.abs().max().item(), 1e-12)
-    pixels = (127.5 * (1 + perturbation.permute(1, 2, 0).numpy() / largest)).round().astype(np.uint8)
-    return data_uri(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    return photograph((127.5 * (1 + perturbation / largest)).round().byte())
 
 
 def _in_pixels(row: Row) -> str:

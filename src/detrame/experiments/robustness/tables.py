@@ -13,7 +13,6 @@ from detrame.data.catalogue import entry
 from detrame.errors import Failure, OutOfTime
 from detrame.experiments import paper
 from detrame.experiments.networks import Network, trained, twin
-from detrame.experiments.reproduce import cells
 from detrame.experiments.robustness.measure import Figure, Measured, Settings, Subject, position
 from detrame.experiments.robustness.stored import path_of, read, store
 from detrame.experiments.spread import Spread
@@ -112,7 +111,7 @@ def weakest_first(rows: Iterable[Row]) -> list[Row]:
 
 def cases(dataset: str | None, models: Sequence[str] | None, runs: Path) -> list[tuple[str, str, str]]:
     """The networks (model, data set, activation) of the paper's row and figures, or those of some models by name."""
-    chosen = cells(dataset, models)
+    chosen = paper.cells(dataset, models)
     if models is None:
         figures = [(model, name) for name, row in FIGURES.items() if name == (dataset or name) for model in row]
         chosen = [(_deepest(name, runs, model), name) for model, name in figures]

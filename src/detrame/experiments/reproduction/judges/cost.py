@@ -1,11 +1,11 @@
 """What Q-Metric costs: parameters and time."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from detrame.experiments import paper
 from detrame.experiments.reproduction.evidence import ENOUGH_SEEDS, FAMILIES, Evidence, models, published
-from detrame.experiments.reproduction.judges.judging import Printed
+from detrame.experiments.reproduction.judges.judging import Said
 from detrame.experiments.reproduction.matches import ACROSS, BEYOND, Match, against_curve, controls, matches
 from detrame.experiments.reproduction.verdicts import Count, Found, Verdict
 
@@ -13,7 +13,7 @@ ALMOST_TWICE = 1.5
 ABOUT_TWICE = (1.5, 2.5)
 
 
-def same_parameters(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def same_parameters(evidence: Evidence, dataset: str) -> Found | None:
     """Is Q-Metric above ReLU wherever they can be compared? Beyond the ReLU curve and across its gaps they cannot."""
     found = matches(evidence, dataset)
     if all(match.uncounted for match in found):
@@ -35,25 +35,25 @@ def _count(found: Sequence[Match], uncounted: str | None) -> Count:
     return Count.of(match.difference for match in found if match.uncounted == uncounted)
 
 
-def times(phase: str) -> Callable[[Printed], dict[str, str]]:
+def times(phase: str) -> Said:
     """What the paper says of training ("train") or test ("test"), and the medians of its time table."""
     return lambda printed: {"cifar10": f"{printed['printed']}; medians of its table: {_told(_medians(_paper(phase)))}"}
 
 
-def training_time(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def training_time(evidence: Evidence, dataset: str) -> Found | None:
     """Does a step with Q-Metric take almost twice as long, in the median of each family?"""
     ratios = {row.model: row.ratio for row in evidence.timing if row.ratio is not None}
     return _by_family(ratios, ALMOST_TWICE, 2, len(ratios) < len(_paper("train")))
 
 
-def test_time(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def test_time(evidence: Evidence, dataset: str) -> Found | None:
     """Does it take but slightly longer, in the median of each family: no more than where it does most in the paper?"""
     ratios = {row.model: ratio for row in evidence.timing if (ratio := evidence.test_ratio(row.model)) is not None}
     printed_ratios = _paper("test")
     return _by_family(ratios, 0, max(printed_ratios.values()), len(ratios) < len(printed_ratios))
 
 
-def parameters(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def parameters(evidence: Evidence, dataset: str) -> Found | None:
     """Are the parameters about twice as many, in the median of each family? They are counted: nothing is missing."""
     counts = evidence.parameters
     ratios = {model: counts[model, dataset, "qmetric"] / counts[model, dataset, "relu"] for model in _paper("train")}

@@ -12,34 +12,33 @@ from detrame.experiments.reproduction.evidence import (
     ours,
     published,
 )
-from detrame.experiments.reproduction.judges.judging import Printed, first_number, seeds, with_table
-from detrame.experiments.reproduction.verdicts import Finding, Found, Verdict, weigh
+from detrame.experiments.reproduction.verdicts import Found, Verdict, weigh
 
 
-def mean(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def mean(evidence: Evidence, dataset: str) -> Found | None:
     """Is DeTraMe-Net 9 better than the accuracy that DDL's paper gives?"""
     row = evidence.rows["plainnet9", dataset, "qmetric"]
     if not row.n:
         return None
     rival = Gain(_accuracy(dataset), 0.0)
     gain = ours(row) - rival
-    text = f"{signed(gain.mean)} ({seeds(row.n)})"
+    text = f"{signed(gain.mean)} ({_seeds(row.n)})"
     if both := evidence.dictionaries(dataset):
         ddl, detrame = both
         text += f"; against our own DDL, {ddl.epochs} epochs each: {signed((detrame.mean or 0) - (ddl.mean or 0))}"
     return Found(text, weigh(gain, published(row) - rival), row.n < ENOUGH_SEEDS)
 
 
-def best(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def best(evidence: Evidence, dataset: str) -> Found | None:
     """Is its best run, by as much as is printed? The best of fewer runs than the paper's may yet become better."""
     scores = [result.scores.last for result in evidence.runs("plainnet9", dataset, "qmetric")]
     if not scores:
         return None
     gain = round(max(scores) - _accuracy(dataset), 4)  # 93.40 - 93.04 is less than 0.36 in binary
-    large = gain >= printed["printed"][list(DATASETS).index(dataset)]
+    large = gain >= paper.claims()["ddl_gain_best"]["printed"][list(DATASETS).index(dataset)]
     verdict = Verdict.HOLDS if large else Verdict.PARTLY if gain > 0 else Verdict.FAILS
     may_rise = verdict is not Verdict.HOLDS and len(scores) < PAPER_RUNS
-    return Found(f"{signed(gain)} (best of {seeds(len(scores))})", verdict, may_rise)
+    return Found(f"{signed(gain)} (best of {_seeds(len(scores))})", verdict, may_rise)
 
 
 def _accuracy(dataset: str) -> float:
@@ -47,7 +46,7 @@ def _accuracy(dataset: str) -> float:
     return accuracy
 
 
-def depth(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def depth(evidence: Evidence, dataset: str) -> Found | None:
     """That a network of 110 layers trains at all: in part, since no DDL of that depth stands beside it."""
     row = evidence.rows["resnet110", dataset, "qmetric"]
     if not row.n:
@@ -56,33 +55,31 @@ def depth(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     return Found(text, Verdict.PARTLY)
 
 
-def parameters(printed: Printed, evidence: Evidence) -> list[Finding]:
+def parameters(evidence: Evidence, dataset: str) -> Found | None:
     """Has DeTraMe-Net 12 as many times DDL's parameters as is printed? This takes no runs."""
     counts = paper.tables()["ddl_time"]
     count = evidence.parameters["plainnet12", "cifar10", "qmetric"]
     times = count / counts["ddl"]["parameters"]
     plain = counts["detrame12"]["parameters"]
     text = f"{times:.0f} times: with Q-Metric it has {count / 1e6:.1f}M; {plain / 1e6:.1f}M is the count with ReLU"
-    verdict = Verdict.HOLDS if round(times) == first_number(printed["printed"]) else Verdict.FAILS
-    return [Finding("", with_table(printed), Found(text, verdict))]
+    as_printed = round(times) == _printed_times("ddl_parameters")
+    return Found(text, Verdict.HOLDS if as_printed else Verdict.FAILS)
 
 
-def test_speed(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def test_speed(evidence: Evidence, dataset: str) -> Found | None:
     """By our own DDL on the same machine, in part if by less: the time that its paper gives was taken on another."""
-    both = evidence.dictionaries(dataset)
-    if both is None:
+    if not (both := evidence.dictionaries(dataset)):
         return None
     ddl, detrame = both
     times = _ratio(ddl.test_s_per_image, detrame.test_s_per_image)
-    as_printed = times >= first_number(printed["printed"])
+    as_printed = times >= _printed_times("ddl_test_speed")
     verdict = Verdict.HOLDS if as_printed else Verdict.PARTLY if times > 1 else Verdict.FAILS
     return Found(f"{times:,.0f} times, {_basis(ddl)}", verdict)
 
 
-def train_time(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def train_time(evidence: Evidence, dataset: str) -> Found | None:
     """The same for training."""
-    both = evidence.dictionaries(dataset)
-    if both is None:
+    if not (both := evidence.dictionaries(dataset)):
         return None
     ddl, detrame = both
     part = _ratio(detrame.train_s_per_image, ddl.train_s_per_image)
@@ -97,3 +94,12 @@ def _ratio(above: float | None, below: float | None) -> float:
     assert above, "a row of the DDL table that has run has its times"
     assert below
     return above / below
+
+
+def _printed_times(claim: str) -> int:
+    printed: str = paper.claims()[claim]["printed"]
+    return int(printed.removesuffix(" times"))
+
+
+def _seeds(n: int) -> str:
+    return f"{n} seed{'s' * (n > 1)}"

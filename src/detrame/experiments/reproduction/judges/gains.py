@@ -7,7 +7,7 @@ from itertools import combinations
 from detrame.experiments import paper
 from detrame.experiments.report.svg import signed
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, models
-from detrame.experiments.reproduction.judges.judging import Judge, Printed, on_each, printed_figures
+from detrame.experiments.reproduction.judges.judging import Judge, Printed
 from detrame.experiments.reproduction.verdicts import Count, Found, Verdict, side, weigh
 
 
@@ -18,7 +18,7 @@ def over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain]
     end. It is judged where the verdict is the same at both.
     """
 
-    def find(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+    def find(evidence: Evidence, dataset: str) -> Found | None:
         names = models(*families, dataset=dataset)
         gains = [pair.ours for pair in evidence.pairs(names, dataset)]
         if not gains:
@@ -35,25 +35,26 @@ def over_networks(families: tuple[str, ...], summarise: Callable[[Sequence[Gain]
             text += f"; over all {len(names)}, between {least} ({low}) and {most} ({high})"
         return Found(text, low, evidence.few(names, dataset)) if low is high else Found(text, Verdict.UNTESTED)
 
-    return on_each(printed_figures, find)
+    return find
 
 
-def plainnet3(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def plainnet3(evidence: Evidence, dataset: str) -> Found | None:
     """Does PlainNet 3 gain as much as is printed?"""
     if not (pair := evidence.pair("plainnet3", dataset)):
         return None
     text = f"{signed(pair.ours.mean)}: with ReLU it reaches {pair.relu.mean:.2f} here, {pair.relu.paper:.2f} in print"
-    return Found(text, side(pair.ours - Gain(printed["printed"], 0.0)), evidence.few(["plainnet3"], dataset))
+    printed = Gain(paper.claims()["plainnet3_gain_over"]["printed"], 0.0)
+    return Found(text, side(pair.ours - printed), evidence.few(["plainnet3"], dataset))
 
 
-def resnet110(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def resnet110(evidence: Evidence, dataset: str) -> Found | None:
     """Does ResNet 110 gain?"""
     if not (pair := evidence.pair("resnet110", dataset)):
         return None
     return Found(signed(pair.ours.mean), weigh(pair.ours, pair.published), evidence.few(["resnet110"], dataset))
 
 
-def shallower(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def shallower(evidence: Evidence, dataset: str) -> Found | None:
     """Of any two networks of one family, does the shallower gain more?"""
     families = [models(family, dataset=dataset) for family in ("plainnet", "resnet")]
     couples = [two for names in families for two in combinations(evidence.pairs(names, dataset), 2)]
@@ -74,7 +75,7 @@ def widening(printed: Printed) -> dict[str, str]:
     }
 
 
-def wider(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def wider(evidence: Evidence, dataset: str) -> Found | None:
     """Does WideResNet 16-8 gain more than 16-4?"""
     names = ["wideresnet16_4", "wideresnet16_8"]
     narrow, wide = (evidence.pair(name, dataset) for name in names)

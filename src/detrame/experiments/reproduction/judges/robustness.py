@@ -28,7 +28,7 @@ def fooling_rates(printed: Printed) -> dict[str, str]:
     return {dataset: f"{cells[dataset]['relu']:.2f} to {cells[dataset]['qmetric']:.2f} %" for dataset in DATASETS}
 
 
-def fooling(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def fooling(evidence: Evidence, dataset: str) -> Found | None:
     """Less than half, or not, beyond two errors, at either reading of the radius, whose unit the paper does not say."""
     rates: dict[str, dict[str, Row]] = {}
     for row in evidence.fooling:
@@ -47,7 +47,7 @@ def fooling(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
     return Found(text, Verdict.CHANCE if Verdict.CHANCE in verdicts else Verdict.FAILS, provisional=True)
 
 
-def plainnet_fooled(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def plainnet_fooled(evidence: Evidence, dataset: str) -> Found | None:
     """Is PlainNet 9 fooled as often with either activation, at each radius? Beyond two standard errors it is not."""
 
     def alike(gaps: Sequence[Gain]) -> tuple[str, Verdict]:
@@ -58,7 +58,7 @@ def plainnet_fooled(printed: Printed, evidence: Evidence, dataset: str) -> Found
     return _under_uap(evidence, dataset, "plainnet9", alike)
 
 
-def resnet_fooled(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def resnet_fooled(evidence: Evidence, dataset: str) -> Found | None:
     """Is the deepest ResNet that was attacked fooled less with Q-Metric, at each radius?"""
 
     def less(gaps: Sequence[Gain]) -> tuple[str, Verdict]:
@@ -83,7 +83,7 @@ def _under_uap(
     return found["uap"]._replace(ours="; ".join(one.ours for one in found.values()))
 
 
-def noise(printed: Printed, evidence: Evidence, dataset: str) -> Found | None:
+def noise(evidence: Evidence, dataset: str) -> Found | None:
     """Each order of two networks that the paper reports, at every strength of the noise; ResNet is the deepest run."""
     rates = _rates(evidence, dataset, "noise")
     resnet = _deepest_resnet(rates)
