@@ -115,7 +115,7 @@ def test_what_q_metric_costs_is_what_the_readme_says() -> None:
     size, step, test = (f"{min(ratios):.1f} to {max(ratios):.1f}" for ratios in (sizes, steps, tests))
     text = " ".join(README.split())
     assert (
-        f"has {size} times the parameters. On an H200 a training step takes {step} times as long, and a test {test}"
+        f"has {size} times the parameters. On an H200 a training step takes {step} times as long, and inference {test}"
         in text
     )
     above, chance, below = Count.of(match.difference for match in matches(evidence, "cifar10") if not match.uncounted)

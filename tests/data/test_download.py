@@ -111,7 +111,9 @@ def test_a_full_disk_is_told(archive: Archive, tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("detrame.data.download._fetch", full)
-    with pytest.raises(Failure, match=r"^cannot write .*a.bin \(No space left on device\): free some space, then type"):
+    with pytest.raises(
+        Failure, match=r"^cannot write .*a.bin \(No space left on device\): free some space, then run the same"
+    ):
         download(archive, tmp_path)
 
 

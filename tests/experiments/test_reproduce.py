@@ -348,7 +348,7 @@ def test_a_dry_run_knows_what_is_begun_and_adds_up(small_table: Path, capsys: py
     assert fresh["expected_seconds"] == pytest.approx(whole[1])
     assert cli.run(["reproduce", "accuracy", "--dry-run"]) == 0
     first, _, last = capsys.readouterr().out.splitlines()
-    assert f"{begun['run']}: goes on after epoch 1, about " in first
+    assert f"{begun['run']}: continues after epoch 1, about " in first
     assert last.startswith("2 of 2 runs are missing: about ")
     assert last.endswith(" one after another")
     resume(path)
@@ -462,7 +462,7 @@ def test_parameters_beside_the_paper_s(capsys: pytest.CaptureFixture[str]) -> No
             "--final trains at full length: leave --epochs out",
         ),
         (["accuracy", "--dry-run", "--device", "tpu"], "unknown device 'tpu'"),
-        (["timing", "--dataset", "svhn", "--show"], "the paper has no times on svhn"),
+        (["timing", "--dataset", "svhn", "--show"], "the paper has times for cifar10 only, not for svhn"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

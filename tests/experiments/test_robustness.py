@@ -500,7 +500,7 @@ def test_wrong_arguments(
 
 
 def test_a_page_needs_something_to_show_and_a_place(measured: Measured, tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="nothing measured yet"):
+    with pytest.raises(Failure, match="nothing has been measured yet"):
         page.write([], tmp_path / "page.html")
     with pytest.raises(Failure, match="is a folder: name the file"):
         page.write([measured], tmp_path)

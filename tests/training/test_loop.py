@@ -362,7 +362,7 @@ def test_validation_images_are_held_out(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_loss_that_turns_nan_stops_the_run(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"the loss became (nan|inf) in epoch 1, step \d+.*smaller learning rate"):
         train(tiny(norm=None, lr=1e4, epochs=3), tmp_path / "run", device="cpu")
-    with pytest.raises(Failure, match=r"the learning rate is probably too high .*, as --set lr=0.1$"):
+    with pytest.raises(Failure, match=r"the learning rate is probably too high .*, such as --set lr=0.1$"):
         train(tiny(lr=1e38), tmp_path / "other", device="cpu")
     assert not load(tmp_path / "run").finished
 

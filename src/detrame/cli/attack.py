@@ -150,7 +150,7 @@ class _Asked:
         radii, ratios = values("--radius", radius), values("--noise", noise)
         if not radii and (check or attacks is not None):
             raise ValueError(
-                f"{'--check' if check else '--attacks'} needs a radius, such as --radius 8/255 --unit pixels"
+                f"{'--check' if check else '--attacks'} needs --radius, for example --radius 8/255 --unit pixels"
             )
         if not radii and not ratios:
             raise ValueError("how strong an attack? give --radius 8/255 --unit pixels, for example, or --noise 0.01")

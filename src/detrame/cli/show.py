@@ -134,9 +134,9 @@ def print_ddl(rows: "Sequence[ddl.Row]") -> None:
         )
     _print(table)
     print(f"The paper's accuracies are those after {ddl.PAPER_EPOCHS} epochs.")
-    print(f"Seconds are for one image; those of training for {ddl.PAPER_EPOCHS} epochs, reckoned from the ones run.")
+    print(f"Seconds are for one image; for training, over {ddl.PAPER_EPOCHS} epochs, extrapolated from those run.")
     claim = paper.claims()["ddl_test_speed"]
-    said = f"the paper says {claim['printed']} on CIFAR-10, its table, of 12 layers, {claim['own_tables']}"
+    said = f"the paper says {claim['printed']} on CIFAR-10; its table, for 12 layers, gives {claim['own_tables']}"
     for dataset, ratio in ddl.coding_time_ratios(rows).items():
         print(f"On {dataset}, DDL takes {ratio:.3g} times as long as Q-Metric for a test image; {said}.")
     _print_hardware(rows)

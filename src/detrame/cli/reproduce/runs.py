@@ -84,7 +84,7 @@ def _list(rows: "Sequence[Outlook]", wanted: int, *, as_json: bool) -> None:
 
 def _line(row: "Outlook") -> str:
     known = f"about {_said(row.expected_seconds)} on {row.hardware}" if row.expected_seconds is not None else ""
-    begun = f"goes on after epoch {row.epochs_done}" if row.epochs_done else ""
+    begun = f"continues after epoch {row.epochs_done}" if row.epochs_done else ""
     return f"{row.run}: {', '.join(filter(None, (begun, known))) or 'never run before'}"
 
 
