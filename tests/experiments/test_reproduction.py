@@ -679,7 +679,7 @@ def test_the_drawn_plainnet_is_the_one_that_is_trained() -> None:
     figure = plainnet_block()
     assert figure.svg.count("dropout 0.2</text>") == 2
     *some, most = (str(len(plainnet.layers(depth)) - 1) for depth in (3, 6, 9, 12))  # without the class layer
-    assert f"in all {', '.join(some)} or {most} such layers" in figure.svg
+    assert f"{', '.join(some)} or {most} such layers in all" in figure.svg
     assert "With 6 layers or more, dropout of 0.5 follows the first two layers of stride 2." in figure.caption
     for depth in (3, 6, 9, 12):
         strided = [layer for layer in plainnet.layers(depth) if layer.stride == 2]

@@ -87,7 +87,7 @@ def _iteration(x: float, y: float, rail: float, index: str, step: int) -> Markup
 
 def plainnet_block() -> Figure:
     """PlainNet and DeTraMe-PlainNet, from a layer to the logits."""
-    layers = ["convolution kxk", "batch norm", "ReLU", f"{SEVERAL} in all 2, 5, 8 or 11 such layers"]
+    layers = ["convolution kxk", "batch norm", "ReLU", f"{SEVERAL} 2, 5, 8 or 11 such layers in all"]
     plain = [f"dropout {INPUT_DROPOUT}", *layers, "class convolution", "batch norm", "average over pixels"]
     svg = frame(
         "PlainNet: dropout of the input, layers of convolution, batch norm and ReLU, then a convolution to the classes "
