@@ -168,7 +168,7 @@ class ByName(nn.Sequential):
         (nn.Sequential(weight_norm(nn.Conv2d(3, 6, 3), "bias"), nn.BatchNorm2d(6)), (2, 3, 5, 5), nn.BatchNorm2d),
         (ByName(nn.Linear(3, 6), nn.BatchNorm1d(6)), (9, 3), nn.BatchNorm1d),
     ],
-    ids=["tied", "tied with a norm", "no affine", "no affine, convolution", "weight norm", "norm of the bias", "by name"],
+    ids=["tied", "tied with a norm", "no affine", "no affine, convolution", "weight norm", "norm of the bias", "named"],
 )
 def test_layers_of_others_that_fold_or_stay(net: nn.Module, shape: tuple[int, ...], stays: type) -> None:
     """What stays is the last of the layers that the folded network calls."""
