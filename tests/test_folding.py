@@ -149,6 +149,14 @@ class Tied(nn.Module):
         return code @ self.encoder.weight
 
 
+class ByName(nn.Sequential):
+    """Calls its layers with named arguments."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        first, second = self
+        return second(input=first(input=input))
+
+
 @pytest.mark.parametrize(
     ("net", "shape", "stays"),
     [
@@ -158,8 +166,9 @@ class Tied(nn.Module):
         (nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6, affine=False)), (2, 3, 5, 5), nn.Conv2d),
         (nn.Sequential(weight_norm(nn.Conv2d(3, 6, 3)), nn.BatchNorm2d(6)), (2, 3, 5, 5), nn.BatchNorm2d),
         (nn.Sequential(weight_norm(nn.Conv2d(3, 6, 3), "bias"), nn.BatchNorm2d(6)), (2, 3, 5, 5), nn.BatchNorm2d),
+        (ByName(nn.Linear(3, 6), nn.BatchNorm1d(6)), (9, 3), nn.BatchNorm1d),
     ],
-    ids=["tied", "tied with a norm", "no affine", "no affine, convolution", "weight norm", "norm of the bias"],
+    ids=["tied", "tied with a norm", "no affine", "no affine, convolution", "weight norm", "norm of the bias", "named"],
 )
 def test_layers_of_others_that_fold_or_stay(net: nn.Module, shape: tuple[int, ...], stays: type) -> None:
     """What stays is the last of the layers that the folded network calls."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from detrame import create_model
+from detrame import QMetricReLU, create_model
 from detrame.inference import Predictor, predict
 
 
@@ -37,3 +37,12 @@ def test_predictions_are_those_of_the_network_called_as_it_is() -> None:
         plain = model(images)
     torch.testing.assert_close(predict(model, images), plain)
     torch.testing.assert_close(Predictor(model)(images), plain)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 3])
+def test_networks_of_features_of_signals_and_of_volumes_predict_too(dim: int) -> None:
+    model = nn.Sequential(QMetricReLU(4, 3 if dim else None, dim=dim, init="random"), nn.Flatten(), nn.LazyLinear(2))
+    x = torch.randn(103, 4, *[5] * dim)
+    with torch.no_grad():
+        plain = model(x)
+    torch.testing.assert_close(predict(model, x), plain)

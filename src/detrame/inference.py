@@ -106,10 +106,11 @@ def as_pixels(images: Tensor, *, exact: bool = False) -> Tensor:
     """Float pixels in [0, 1] of 8-bit ones, in the layout in which convolutions are faster.
 
     That is channels last, but on a GPU channels first for `exact` ones, in float32 proper: cuDNN's fast ways to compute
-    these, Winograd's above all, are for that layout.
+    these, Winograd's above all, are for that layout. What is no batch of images, as a network of another `dim` takes,
+    has no such layout.
     """
     pixels = images.float() / 255 if images.dtype == torch.uint8 else images
-    first = exact and images.is_cuda
+    first = images.ndim != 4 or (exact and images.is_cuda)
     return pixels.contiguous(memory_format=torch.contiguous_format if first else torch.channels_last)
 
 

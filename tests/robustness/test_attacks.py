@@ -109,7 +109,7 @@ def test_wrong_input(monkeypatch: pytest.MonkeyPatch) -> None:
     ball = Ball(0.1, "pixels")
     with pytest.raises(ValueError, match="take a radius in pixels"):
         pgd(Linear(), images, labels, Ball(0.1, "normalised", std=(0.2, 0.2)))
-    for wrong in (torch.zeros(3, dtype=torch.int64), torch.zeros(2)):
+    for wrong in (torch.zeros(3, dtype=torch.int64), torch.zeros(2, dtype=torch.int32), torch.zeros(2)):
         with pytest.raises(ValueError, match="labels must be int64, one for each of 2 images"):
             pgd(Linear(), images, wrong, ball)
     with pytest.raises(ValueError, match="outputs probabilities"):

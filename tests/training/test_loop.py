@@ -223,9 +223,7 @@ def test_a_second_signal_does_what_it_always_does(tmp_path: Path, monkeypatch: p
         raise AssertionError("the second was noted too")
 
     monkeypatch.setattr(Step, "__call__", twice)
-    before = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # what a shell starts in the background ignores it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
     try:
         with pytest.raises(KeyboardInterrupt):
             train(tiny(), tmp_path / "run", device="cpu")

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from detrame.activations import ACTIVATIONS
 from detrame.data import Batches
 from detrame.data import load as load_dataset
 from detrame.errors import Failure
@@ -59,6 +60,11 @@ def test_digits_draw_their_split_by_the_seed() -> None:
 
 def test_runs_of_all_seeds_share_a_recipe() -> None:
     assert tiny(seed=1, split_seed=2).seedless() == tiny(seed=3, split_seed=4).seedless() != tiny(lr=0.1).seedless()
+
+
+def test_which_activations_iterate() -> None:
+    iterating = {name for name in (*ACTIVATIONS, "dictionary") if tiny(activation=name).iterates}
+    assert iterating == {"qmetric", "lista", "slstm"}
 
 
 def test_json_round_trip(tmp_path: Path) -> None:
