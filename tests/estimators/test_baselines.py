@@ -1,5 +1,6 @@
 """The single-layer methods: their codes are the minimisers they claim, and each loss is the one it is called."""
 
+import re
 import warnings
 from typing import Any
 
@@ -69,6 +70,15 @@ def test_no_warning_about_codes_of_a_dictionary_that_is_still_learned() -> None:
         warnings.simplefilter("error", ConvergenceWarning)
         model = SynthesisClassifier(random_state=0).fit(X[:200] / 16, y[:200])
     assert isinstance(model.n_iter_, int)
+
+
+def test_codes_that_are_not_exact_are_told_in_one_warning() -> None:
+    X, y = load_digits(return_X_y=True)
+    with pytest.warns(ConvergenceWarning) as told:
+        SynthesisClassifier(max_iter=1, random_state=0).fit(X[:300], y[:300])
+    message = str(told.pop(ConvergenceWarning).message)
+    assert not told.list
+    assert re.match(r"SynthesisClassifier: \d+ of 300 codes stayed short of scikit-learn's tolerance: ", message)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

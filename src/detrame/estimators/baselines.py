@@ -155,7 +155,14 @@ class SynthesisClassifier(DictionaryClassifier):
         return int(self._coder.n_iter_)
 
     def _code(self, X: np.ndarray) -> np.ndarray:
-        return self._coder.transform(X)
+        with warnings.catch_warnings(record=True) as told:  # by scikit-learn of each sample, in words of its own
+            warnings.simplefilter("always", ConvergenceWarning)
+            codes = self._coder.transform(X)
+        if short := sum(issubclass(warning.category, ConvergenceWarning) for warning in told):
+            what = f"{short} of {len(X)} codes stayed short of scikit-learn's tolerance"
+            message = f"{type(self).__name__}: {what}: scale the features down, or raise sparsity"
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        return codes
 
 
 class AnalysisClassifier(DictionaryClassifier):
