@@ -17,8 +17,8 @@ from detrame.training import Recipe
 DATASET = "cifar10"
 IMAGE = (3, 32, 32)
 MODELS = ("plainnet9", "resnet20")
-# In eighths: other widths come to numbers of channels that a GPU's units for matrices cannot take as they are, 142 in the
-# place of 144, and a step of those takes longer than of more.
+# In eighths: other widths come to numbers of channels that a GPU cannot multiply as they are, such as 142, and a step
+# of those takes longer than one of 144.
 WIDTHS = [eighths / 8 for eighths in range(8, 33)]
 
 
