@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -216,8 +217,12 @@ def test_a_progress_bar_on_a_terminal(
     inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
     assert cli.run(["train", "plainnet3", *SMALL, "--out", "runs/shown"]) == 0
-    assert "1/1" in capsys.readouterr().err
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    *_, line, bar = shown.splitlines()
+    assert re.fullmatch(r"plainnet3 qmetric seed 0 epoch 1/1: loss \d\.\d{4}, test accuracy \d+\.\d\d%", line.strip())
+    assert re.fullmatch(r"━+ 1/1 epochs \d:\d\d:\d\d 0:00:00", bar.strip())
     assert cli.run(["train", "--resume", "runs/shown"]) == 0
     assert "0/0" not in capsys.readouterr().err
 
