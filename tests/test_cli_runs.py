@@ -99,9 +99,14 @@ def test_train_evaluate_and_report(inside: Path, capsys: pytest.CaptureFixture[s
     assert "runs/plainnet3-digits-qmetric/seed-0" in captured.out
     assert "plainnet3 qmetric seed 1 epoch 1/1: loss" in captured.err
     assert cli.run(["evaluate", "runs/plainnet3-digits-qmetric", "--device", "cpu"]) == 0
-    assert "of 898 test images" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "of 898 test images" in captured.out
+    runs = "runs/plainnet3-digits-qmetric/seed-0", "runs/plainnet3-digits-qmetric/seed-1"
+    assert captured.err.splitlines() == [f"{run} ..." for run in runs]
     assert cli.run(["evaluate", "runs", "--json", "--device", "cpu"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    rows = json.loads(captured.out)
     assert [row["accuracy"] for row in rows] == pytest.approx([row["recorded"] for row in rows])
     assert cli.run(["report", "runs", "--out", "page.html"]) == 0
     assert capsys.readouterr().out == "page.html\n"
