@@ -31,7 +31,11 @@ bench: $(READY)  ## q_metric_relu against the paper's equation, on this machine
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
+# Checked first: an environment made by an older Python would stay, whatever Python is named next.
+OLD := needs Python 3.11 or newer, got %d.%d: name another, as in make demo PYTHON=python3.11
+
 $(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c "import sys; v = sys.version_info[:2]; v < (3, 11) and sys.exit('DeTraMe $(OLD)' % v)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -98,9 +99,14 @@ def test_train_evaluate_and_report(inside: Path, capsys: pytest.CaptureFixture[s
     assert "runs/plainnet3-digits-qmetric/seed-0" in captured.out
     assert "plainnet3 qmetric seed 1 epoch 1/1: loss" in captured.err
     assert cli.run(["evaluate", "runs/plainnet3-digits-qmetric", "--device", "cpu"]) == 0
-    assert "of 898 test images" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "of 898 test images" in captured.out
+    runs = "runs/plainnet3-digits-qmetric/seed-0", "runs/plainnet3-digits-qmetric/seed-1"
+    assert captured.err.splitlines() == [f"{run} ..." for run in runs]
     assert cli.run(["evaluate", "runs", "--json", "--device", "cpu"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    rows = json.loads(captured.out)
     assert [row["accuracy"] for row in rows] == pytest.approx([row["recorded"] for row in rows])
     assert cli.run(["report", "runs", "--out", "page.html"]) == 0
     assert capsys.readouterr().out == "page.html\n"
@@ -216,8 +222,12 @@ def test_a_progress_bar_on_a_terminal(
     inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
     assert cli.run(["train", "plainnet3", *SMALL, "--out", "runs/shown"]) == 0
-    assert "1/1" in capsys.readouterr().err
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    *_, line, bar = shown.splitlines()
+    assert re.fullmatch(r"plainnet3 qmetric seed 0 epoch 1/1: loss \d\.\d{4}, test accuracy \d+\.\d\d%", line.strip())
+    assert re.fullmatch(r"━+ 1/1 epochs \d:\d\d:\d\d 0:00:00", bar.strip())
     assert cli.run(["train", "--resume", "runs/shown"]) == 0
     assert "0/0" not in capsys.readouterr().err
 

@@ -4,6 +4,9 @@ import json
 import math
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,24 @@ def test_the_commands_exist(capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.run([*name, "--help"]) == 0
         page = capsys.readouterr().out
         assert all(option in page for option in options), command
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make on this machine")
+def test_make_refuses_an_old_python_before_it_makes_an_environment(tmp_path: Path) -> None:
+    old = tmp_path / "python"
+    old.write_text(
+        "#!/bin/sh\n"
+        f'[ "$1" = -c ] && exec {sys.executable} -c "import sys; sys.version_info = (3, 10, 12); $2"\n'
+        "mkdir .venv; exit 1\n"
+    )
+    old.chmod(0o755)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    done = subprocess.run(["make", "demo", "PYTHON=./python"], cwd=tmp_path, capture_output=True, text=True)
+    told = "DeTraMe needs Python 3.11 or newer, got 3.10: name another, as in make demo PYTHON=python3.11"
+    assert told in done.stderr.splitlines()
+    assert done.returncode != 0
+    assert not (tmp_path / ".venv").exists()
 
 
 def figure(mean: float | None, std: float | None) -> str:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments import accuracy, changes, ddl, depth, parameters, timing
@@ -273,6 +274,7 @@ def _shown(total: int, *, quiet: bool) -> "Iterator[OnEpoch]":
     if quiet or not total:  # nothing is left to train of finished runs
         yield lambda run, epoch: None
     elif sys.stderr.isatty():
+        from rich.live import Live
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -282,17 +284,16 @@ def _shown(total: int, *, quiet: bool) -> "Iterator[OnEpoch]":
             TimeRemainingColumn,
         )
 
-        columns = (
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("epochs"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-        )
-        with Progress(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task("the first epoch", total=total)
-            yield lambda run, epoch: bar.update(task, advance=1, description=_line(run, epoch))
+        columns = BarColumn(), MofNCompleteColumn(), TextColumn("epochs"), TimeElapsedColumn(), TimeRemainingColumn()
+        bar, line = Progress(*columns), Text("the first epoch")  # a line of its own: 80 columns do not hold both
+        task = bar.add_task("", total=total)
+        with Live(Group(line, bar), console=Console(stderr=True)):
+
+            def show(run: "Run", epoch: "Epoch") -> None:
+                line.plain = _line(run, epoch)
+                bar.advance(task)
+
+            yield show
     else:
         yield lambda run, epoch: print(_line(run, epoch), file=sys.stderr, flush=True)
 

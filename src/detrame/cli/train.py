@@ -172,9 +172,11 @@ def evaluate(
     place = pick_device(device)
     rows = []
     for asked, network in [(name, network) for name in names for network in named(name)]:
-        test = network.dataset.test.to(place)
-        measured = accuracy(predict(network.model.to(place), test.images), test.labels)
+        model, test = network.model.to(place), network.dataset.test.to(place)
         run = asked if network.source == PACKAGE else network.source
+        if not as_json:
+            print(f"{run} ...", file=sys.stderr, flush=True)  # 10,000 images of CIFAR-10 take a CPU minutes
+        measured = accuracy(predict(model, test.images), test.labels)
         rows.append({"run": run, "accuracy": measured, "recorded": network.recorded, "images": len(test)})
         if not as_json:
             print(f"{run}: {measured:.2f}% of {len(test)} test images (recorded: {network.recorded:.2f}%)")
