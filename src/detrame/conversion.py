@@ -84,8 +84,8 @@ def convert(
         The converted network. Its attribute ``unconverted`` lists every ReLU that was left, which is also warned of:
         every nn.ReLU, and of the functional ones those that the example's run meets; in a branch that it does not take
         none is seen. A network that had to be traced is a torch.fx.GraphModule: it keeps the names of modules and
-        parameters, but not the methods and containers of the original, and takes the arguments of the example, no
-        more and no fewer.
+        parameters, but not the methods and containers of the original, and takes the arguments of the example; what
+        that left out keeps its default.
     """
     check_count("iterations", iterations)
     _check_model(model)
