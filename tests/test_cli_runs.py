@@ -1,5 +1,6 @@
 """The command line from training to report, wrong input included."""
 
+import contextlib
 import json
 import os
 import re
@@ -201,6 +202,10 @@ def test_resume_continues_all_that_is_unfinished(inside: Path, capsys: pytest.Ca
     for seed in (0, 1):
         plan(tiny(seed=seed), Path("runs") / f"seed-{seed}", device="cpu")
     assert cli.run(["train", "--resume", "runs"]) == 0
+    assert "detrame report runs\n" in capsys.readouterr().out
+    with contextlib.chdir("runs"):
+        assert cli.run(["train", "--resume", "."]) == 0
+        assert "detrame report .\n" in capsys.readouterr().out
     assert all(load(Path("runs") / f"seed-{seed}").finished for seed in (0, 1))
     assert cli.run(["train", "--resume", "runs/seed-0", "--json"]) == 0
 

@@ -482,6 +482,28 @@ def test_a_network_with_an_optional_argument_can_be_pickled() -> None:
     assert left_in(detrame.convert(Residual(), IMAGES)) == []  # which could not be traced any more
 
 
+class Switched(nn.Module):
+    """Arguments that are given by name, as one that can be given in no other way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, pooled: bool = True) -> Tensor:
+        x = F.relu(self.linear(x))
+        x = x if mask is None else x * mask
+        return x.mean(0) if pooled else x
+
+
+def test_arguments_that_are_left_out_can_be_given_by_name() -> None:
+    converted, x = detrame.convert(Switched(), torch.randn(4, 3)), torch.randn(4, 3)
+    assert left_in(converted) == []
+    for net in (converted, pickle.loads(pickle.dumps(converted)), detrame.fold(converted.eval())):
+        torch.testing.assert_close(net(x, mask=None, pooled=True), converted(x))
+        with pytest.raises(AssertionError, match="pooled has been specialized to have value True"):
+            net(x, pooled=False)
+
+
 def test_a_network_converted_with_an_optional_argument_folds() -> None:
     x, mask = torch.randn(4, 3), torch.randn(3)
     converted = detrame.convert(Optional(), (x, mask)).eval()

@@ -84,8 +84,8 @@ def convert(
         The converted network. Its attribute ``unconverted`` lists every ReLU that was left, and a warning says so. The
         list has every nn.ReLU, and the functional ones that the example's run meets; it cannot see those in a branch
         that the run does not take. A network that had to be traced is a torch.fx.GraphModule. It keeps the names of
-        modules and parameters, but not the methods and containers of the original, and takes exactly the arguments of
-        the example.
+        modules and parameters, but not the methods and containers of the original, and takes the arguments of the
+        example. Those that the example leaves out keep their defaults.
     """
     check_count("iterations", iterations)
     _check_model(model)

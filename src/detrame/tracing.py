@@ -232,7 +232,12 @@ def traced(net: nn.Module, example: Arguments | None = None) -> fx.GraphModule:
     """
     before = _random_states()
     with _attributes_kept(net), torch.inference_mode(False), torch.enable_grad(), _checkpoints_refused(net.training):
-        graph = fx.GraphModule(net, _Tracer().trace(net, concrete_args=_left_out(net, example)))
+        left_out = _left_out(net, example)
+        passes = _Tracer().trace(net, concrete_args=left_out)
+        for node in passes.find_nodes(op="placeholder"):
+            if (name := str(node.target).removesuffix("_1")) in left_out:  # which torch.fx has added
+                node.target = name  # so that the default can be given by name
+        graph = fx.GraphModule(net, passes)
     if _random_states() != before:
         raise ValueError("random numbers drawn in the forward pass would be kept for good")
     _check_hooks(net, graph)

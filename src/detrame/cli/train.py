@@ -272,5 +272,5 @@ def _finish(runs: "list[Run]", as_json: bool, page: Path | None = None) -> None:
     print_summaries(summaries)
     print(page if page else "\n".join(str(run.path) for run in runs))
     if page is None and len(runs) > 1:
-        folder = os.path.commonpath([run.path for run in runs])
+        folder = os.path.commonpath([run.path for run in runs]) or "."
         print(f"for a page that compares them: detrame report {quote(folder)}")
