@@ -211,6 +211,13 @@ def test_atoms_that_are_much_alike_need_few_steps(monkeypatch: pytest.MonkeyPatc
     assert residual.max() <= active_set.TOLERANCE
 
 
+def test_a_huge_code_along_opposite_atoms_is_not_optimal() -> None:
+    """It costs its sparsity, which is nothing beside its size; rounding can lead there where atoms are dependent."""
+    opposite, target = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double(), torch.full((2, 2), -0.001).double()
+    _, distance = active_set._improved(torch.tensor([[1e12, 1e12], [0, 0]]).double(), opposite, target)
+    assert distance.tolist() == [torch.inf, 0]
+
+
 def test_large_batches_are_solved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     x, dictionary = coding_problem(50, 8, 12)
     layer = linear_layer(dictionary)

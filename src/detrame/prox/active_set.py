@@ -203,7 +203,11 @@ def _improved(code: Tensor, hessian: Tensor, target: Tensor) -> tuple[Tensor, Te
     """Every coordinate made optimal given the others, and the largest change, relative to the largest code."""
     better = torch.addmm(target, code, hessian, alpha=-1).add_(code).relu_()
     largest = better.amax(1).clamp_min(torch.finfo(code.dtype).tiny)
-    return better, torch.linalg.vector_norm(better - code, torch.inf, dim=1) / largest
+    distance = torch.linalg.vector_norm(better - code, torch.inf, dim=1) / largest
+    # A code that rounding made huge along dependent atoms is far from all that matters, but not relative to itself. At
+    # a minimum g'u is u'Hu; there it is negative.
+    astray = (target * code).sum(1) < -TOLERANCE * largest
+    return better, distance.masked_fill(astray, torch.inf)
 
 
 def _unit_diagonal(hessian: Tensor) -> tuple[Tensor, Tensor]:
