@@ -109,6 +109,13 @@ def test_the_command_is_installed_and_starts_without_pytorch() -> None:
     assert "Usage: detrame" in done.stdout
 
 
+def test_a_recipe_is_printed_without_scikit_learn() -> None:
+    """It takes as long to load as PyTorch, and only the digits themselves need it."""
+    code = "import sys; from detrame import cli; cli.run(['train', 'plainnet3', '--print-recipe'])"
+    code += "; sys.exit('sklearn' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
 def test_main_exits_with_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["detrame", "--version"])
     with pytest.raises(SystemExit) as stop:

@@ -203,11 +203,26 @@ def test_nearly_dependent_atoms_are_still_told_apart() -> None:
     assert torch.allclose(nonnegative_minimiser(hessian, target), target.new_tensor([[0.75, 0.25]]), atol=0.01)
 
 
+def test_atoms_that_are_much_alike_need_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Smooth vectors about a common mean, as patches of images are: hard for a gradient, and for one share alone."""
+    monkeypatch.setattr(active_set, "_CALLS", 5)
+    x, atoms = (F.normalize(1 + 0.03 * torch.randn(n, 64).double().cumsum(1)) for n in (50, 128))
+    _, residual = active_set.solve(active_set.Problem.of(atoms @ atoms.T), x @ atoms.T - 0.01)
+    assert residual.max() <= active_set.TOLERANCE
+
+
+def test_a_huge_code_along_opposite_atoms_is_not_optimal() -> None:
+    """It costs its sparsity, which is nothing beside its size; rounding can lead there where atoms are dependent."""
+    opposite, target = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double(), torch.full((2, 2), -0.001).double()
+    _, distance = active_set._improved(torch.tensor([[1e12, 1e12], [0, 0]]).double(), opposite, target)
+    assert distance.tolist() == [torch.inf, 0]
+
+
 def test_large_batches_are_solved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     x, dictionary = coding_problem(50, 8, 12)
     layer = linear_layer(dictionary)
     whole = layer(x)
-    monkeypatch.setattr(active_set, "_LARGEST_PART", 100)
+    monkeypatch.setattr(active_set, "_PART", {"cpu": 100})
     monkeypatch.setattr(active_set, "_CHUNK", {"cpu": 64})
     torch.testing.assert_close(layer(x), whole, atol=1e-12, rtol=0)
 

@@ -4,7 +4,6 @@ import torch
 from sklearn.datasets import load_digits
 
 from detrame.data import load
-from detrame.data.readers import digits
 from detrame.errors import Failure
 
 from .forms import same
@@ -33,6 +32,6 @@ def test_a_seed_means_one_split() -> None:
 
 def test_other_digits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data, labels = load_digits(return_X_y=True)
-    monkeypatch.setattr(digits, "load_digits", lambda return_X_y: (data, labels[::-1].copy()))
+    monkeypatch.setattr("sklearn.datasets.load_digits", lambda return_X_y: (data, labels[::-1].copy()))
     with pytest.raises(Failure, match="install scikit-learn again"):
         load("digits")

@@ -2,7 +2,8 @@
 
     python kill_loop.py RUN THREADS     prints the number of kills
 
-A script of its own, so that the children are forked from a process that has done nothing but import.
+A script of its own, so that the children are forked from a process that has done nothing but import:
+what a run loads on its way, too, or most of them would be killed while they load it.
 """
 
 import os
@@ -11,7 +12,9 @@ import signal
 import sys
 import time
 
+import sklearn.datasets  # noqa: F401  (for the digits)
 import torch
+import torch._dynamo  # for the first optimizer
 
 from detrame.errors import Failure
 from detrame.training import load, resume

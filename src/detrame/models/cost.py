@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from detrame.activations import CoupledReLU
 from detrame.modes import evaluating
@@ -38,12 +40,19 @@ def cost(model: nn.Module, input_shape: tuple[int, ...]) -> Cost:
     example = next(iter(parameters), torch.empty(0)).new_zeros(1, *input_shape)
     handles = [module.register_forward_hook(add) for module in model.modules()]
     try:
-        with torch.no_grad(), evaluating(model), _iterating_once(model):
+        with torch.no_grad(), evaluating(model), _iterating_once(model), _WithoutNorms():
             model(example)
     finally:
         for handle in handles:
             handle.remove()
     return Cost(sum(p.numel() for p in parameters), total)
+
+
+class _WithoutNorms(TorchFunctionMode):
+    """Batch norms give what they are given: only shapes count, and on the meta device norms take most of the time."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0] if func is F.batch_norm and args else func(*args, **(kwargs or {}))
 
 
 @contextmanager

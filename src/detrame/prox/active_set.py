@@ -1,15 +1,16 @@
 r"""``min over u >= 0 of 1/2 u'Hu - g'u`` for many g at once and one dense H: exactly, quickly, and differentiably.
 
 Which codes are not zero is all that is hard to know: given them, the rest is one linear system a sample. A few steps
-of FISTA in single precision guess these supports, and the systems on them are solved in double precision: by conjugate
-gradients, which are products with H alone, where H is well conditioned, else by a batched Cholesky factorisation. The
-optimality condition says which samples are done. The others exchange the coordinates that break it (a semismooth Newton
-step), and go back to FISTA, for twice as many steps, where that does not settle it.
+of Douglas-Rachford splitting in single precision guess these supports, and the systems on them are solved in double
+precision: by conjugate gradients, which are products with H alone, where H is well conditioned, else by a batched
+Cholesky factorisation. The optimality condition says which samples are done. The others exchange the coordinates that
+break it (a semismooth Newton step), and are split again, for twice as many steps, where that does not settle it.
 """
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -19,9 +20,13 @@ from torch.nn import functional as F
 from detrame.errors import check_type
 
 TOLERANCE = 1e-11  # on the optimality condition, relative to a sample's largest code
-_FIRST_STEPS = 32  # of FISTA; doubled whenever it is called again
-_EXCHANGES = 4  # between two calls of FISTA
-_CALLS = 12  # of FISTA, before a sample is given up: a hundred thousand steps
+_FIRST_STEPS = 16  # of the splitting; doubled whenever it is called again
+_RELAXATION = 0.9  # how much of a step is new; below 1
+# How much of the identity a call adds to H. 1, the mean eigenvalue, suits most problems; what it does not settle, atoms
+# that are much alike, may want far less or far more.
+_SHARES = 1.0, 0.1, 10.0, 0.01, 100.0, 0.001
+_EXCHANGES = 4  # between two calls of the splitting
+_CALLS = 13  # of it, before a sample is given up: a hundred thousand steps
 _SINGLE_PRECISION_CALLS = 3  # where these do not tell the support, only double precision can
 _SINGULAR = 1e-15  # the square of a pivot, for a unit diagonal, below which a system counts as singular
 _FILTER = 1e-8  # eigenvalues well below it are left out of the inverse of a singular system
@@ -30,7 +35,8 @@ _SQUARINGS = 6  # of the matrix, for the bound on its norm
 _WELL_CONDITIONED, _WELL_CONDITIONED_ELSEWHERE = {"cpu": 0.0}, 10.0
 _NEGLIGIBLE = 1e-12  # of what is solved for, where conjugate gradients end; it is looked for
 _LOOK_EVERY = 4  # iterations
-_LARGEST_PART = 1 << 24  # codes that are solved for together: an array of them in float64 takes 128 MiB
+# Codes that are solved for together: what fits the cache of a CPU, 128 MiB in float64 elsewhere.
+_PART, _PART_ELSEWHERE = {"cpu": 1 << 19}, 1 << 24
 # Entries of the systems that are factorised at once: what fits the cache of a CPU, half a gigabyte elsewhere.
 _CHUNK, _CHUNK_ELSEWHERE = {"cpu": 1 << 18}, 1 << 26
 
@@ -97,7 +103,7 @@ class _Minimiser(torch.autograd.Function):
 
 
 def _minimised(problem: "Problem", target: Tensor) -> Tensor:
-    parts = torch.split(target, max(1, _LARGEST_PART // target.shape[1]))
+    parts = torch.split(target, max(1, _PART.get(target.device.type, _PART_ELSEWHERE) // target.shape[1]))
     return torch.cat([_solved(problem, part).to(target.dtype) for part in parts])
 
 
@@ -113,30 +119,38 @@ class Problem:
     Attributes:
         hessian: ``SHS``, ``(k, k)``.
         scale: the diagonal of S, ``(k,)``.
-        norm: at least the largest eigenvalue.
-        condition: at least the condition number, that of all the systems on supports too; infinite if it may be.
     """
 
     hessian: Tensor
     scale: Tensor
-    norm: Tensor
-    condition: float
+    _resolvents: dict[float, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, hessian: Tensor) -> "Problem":
         """That of H as it was given."""
-        unit, scale = _unit_diagonal(hessian)
-        inverse, failed = torch.linalg.inv_ex(unit)
-        norm = _norm_bound(unit)
-        condition = torch.where(failed == 0, norm * _norm_bound(inverse), torch.inf)
-        return cls(unit, scale, norm, condition.nan_to_num(nan=torch.inf).item())
+        return cls(*_unit_diagonal(hessian))
+
+    def resolvent(self, share: float) -> Tensor:
+        """``(share I + SHS)^-1``, kept for the samples that are solved for later."""
+        if share not in self._resolvents:
+            identity = torch.eye(len(self.scale), dtype=self.scale.dtype, device=self.scale.device)
+            self._resolvents[share], _ = torch.linalg.inv_ex(self.hessian + share * identity)
+        return self._resolvents[share]
+
+    @cached_property
+    def condition(self) -> float:
+        """At least the condition number, that of all the systems on supports too; infinite if it may be."""
+        inverse, failed = torch.linalg.inv_ex(self.hessian)
+        condition = torch.where(failed == 0, _norm_bound(self.hessian) * _norm_bound(inverse), torch.inf)
+        return condition.nan_to_num(nan=torch.inf).item()
 
     def solve_on(self, support: Tensor, right: Tensor, size: Tensor) -> Tensor:
         """``H_AA^-1 r_A`` on each sample's support A, a row of `support` ``(N, k)``, and 0 elsewhere: ``(N, k)``.
 
         Accurate relative to `size` ``(N,)``, that of what a sample's solution is a part of.
         """
-        if self.condition > _WELL_CONDITIONED.get(right.device.type, _WELL_CONDITIONED_ELSEWHERE):
+        well_conditioned = _WELL_CONDITIONED.get(right.device.type, _WELL_CONDITIONED_ELSEWHERE)
+        if not well_conditioned or self.condition > well_conditioned:
             return _by_factorisation(support, self.hessian, right)
         return _by_conjugate_gradients(support, self.hessian, right, size, self.condition)
 
@@ -154,23 +168,24 @@ def solve(problem: Problem, target: Tensor) -> tuple[Tensor, Tensor]:
     code, residual = torch.full_like(target, torch.nan), target.new_zeros(len(target))
     # A code grows with its target: all are solved for at one size, as single precision would not hold every other.
     size = target.abs().amax(1, keepdim=True).clamp_min(torch.finfo(target.dtype).tiny)
-    row = (target.isfinite().all(1) & unit.isfinite().all()).nonzero().flatten()  # the samples that are not done yet
-    target, guess = (target / size)[row], target.new_zeros(len(row), len(unit))
+    row = (size.isfinite().flatten() & unit.isfinite().all()).nonzero().flatten()  # the samples that are not done yet
+    target, state = (target / size)[row], target.new_zeros(len(row), len(unit))
     for call in range(_CALLS):
         dtype = torch.float32 if call < _SINGLE_PRECISION_CALLS else torch.float64
-        guess = _fista(unit, target, guess, problem.norm, _FIRST_STEPS << call, dtype)
-        point, support = guess, guess > 0
+        state = _split(problem, target, state, _FIRST_STEPS << call, _SHARES[call % len(_SHARES)], dtype)
+        point, support = state.double(), state > 0
         for _ in range(_EXCHANGES):
             point = torch.where(support, point, 0)
-            point = point + problem.solve_on(support, target - point @ unit, point.amax(1))
+            point = point + problem.solve_on(support, torch.addmm(target, point, unit, alpha=-1), point.amax(1))
             better, distance = _improved(point, unit, target)
             code[row], residual[row] = point.relu(), distance
             left = (~(distance <= TOLERANCE)).nonzero().flatten()  # NaN, of an indefinite H, is not optimal
             if not len(left):
                 return code * size * scale, residual
-            row, target, guess, point, better = (tensor[left] for tensor in (row, target, guess, point, better))
+            row, target, state, point, better = (tensor[left] for tensor in (row, target, state, point, better))
             support = better > 0
-    code[row], residual[row] = guess, _improved(guess, unit, target)[1]
+    point = state.double().relu()
+    code[row], residual[row] = point, _improved(point, unit, target)[1]
     return code * size * scale, residual
 
 
@@ -188,9 +203,13 @@ def _solved(problem: Problem, target: Tensor) -> Tensor:
 
 def _improved(code: Tensor, hessian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Every coordinate made optimal given the others, and the largest change, relative to the largest code."""
-    better = (code + target - code @ hessian).relu()
+    better = torch.addmm(target, code, hessian, alpha=-1).add_(code).relu_()
     largest = better.amax(1).clamp_min(torch.finfo(code.dtype).tiny)
-    return better, (better - code).abs().amax(1) / largest
+    distance = torch.linalg.vector_norm(better - code, torch.inf, dim=1) / largest
+    # A code that rounding made huge along dependent atoms is far from all that matters, but not relative to itself. At
+    # a minimum g'u is u'Hu; there it is negative.
+    astray = (target * code).sum(1) < -TOLERANCE * largest
+    return better, distance.masked_fill(astray, torch.inf)
 
 
 def _unit_diagonal(hessian: Tensor) -> tuple[Tensor, Tensor]:
@@ -212,17 +231,23 @@ def _norm_bound(matrix: Tensor) -> Tensor:
     return ((logarithm + matrix.diagonal().sum().log()) / 2**_SQUARINGS).exp()
 
 
-def _fista(hessian: Tensor, target: Tensor, code: Tensor, norm: Tensor, steps: int, dtype: torch.dtype) -> Tensor:
-    """Codes after some steps of accelerated projected gradient descent, computed in `dtype`, given in float64."""
-    step = (torch.eye(len(hessian), dtype=hessian.dtype, device=hessian.device) - hessian / norm).to(dtype)
-    scaled, code = (target / norm).to(dtype), code.to(dtype)
-    ahead, t = code, 1.0
-    with torch.autocast(code.device.type, enabled=False):
+def _split(problem: Problem, target: Tensor, state: Tensor, steps: int, share: float, dtype: torch.dtype) -> Tensor:
+    """The states ``u + g - Hu`` after some steps of Douglas-Rachford splitting, computed in `dtype`.
+
+    A code is optimal where it is the positive part of its state. For any share r > 0 that is where the state, its
+    negative part divided by r, is an x with ``x = (rI + H)^-1 (2g + (rI - H)|x|)``. Both sides are averaged, which
+    converges: the right side never moves away from such an x.
+    """
+    resolvent = 2 * _RELAXATION * problem.resolvent(share)
+    reflection = share * resolvent - _RELAXATION * torch.eye(len(resolvent), dtype=resolvent.dtype, device=state.device)
+    x, reflection = F.leaky_relu(state.to(dtype), 1 / share), reflection.to(dtype)
+    size = torch.empty_like(x)
+    with torch.autocast(x.device.type, enabled=False):
+        constant = target.to(dtype) @ resolvent.to(dtype)
         for _ in range(steps):
-            before, code = code, torch.addmm(scaled, ahead, step).relu_()
-            following = (1 + math.sqrt(1 + 4 * t * t)) / 2
-            ahead, t = torch.lerp(before, code, 1 + (t - 1) / following), following
-    return code.double()
+            torch.abs(x, out=size)
+            torch.add(constant, x, alpha=1 - _RELAXATION, out=x).addmm_(size, reflection)
+    return F.leaky_relu(x, share)
 
 
 def _by_conjugate_gradients(support: Tensor, hessian: Tensor, right: Tensor, size: Tensor, condition: float) -> Tensor:
@@ -257,21 +282,29 @@ def _by_factorisation(support: Tensor, hessian: Tensor, right: Tensor) -> Tensor
     Samples with supports of about one size are taken together, filled up with rows of the identity.
     """
     counts, order = support.sum(1).sort(descending=True)
+    sample, atom = support[order].nonzero(as_tuple=True)
+    ends = counts.cumsum(0)
+    place = torch.arange(len(sample), device=right.device) - (ends - counts)[sample]  # within the sample's support
     size = len(hessian)
     padded = torch.eye(2 * size, dtype=hessian.dtype, device=hessian.device)  # filling p of a sample is index size + p
     padded[:size, :size] = hessian
-    result = torch.zeros_like(right)
-    start = 0
+    entries = right[order[sample], atom]
+    start = first = 0
     while start < len(order) and (largest := int(counts[start])):
-        rows = order[start : start + max(1, _CHUNK.get(right.device.type, _CHUNK_ELSEWHERE) // largest**2)]
-        index = torch.arange(size, size + largest, device=right.device).repeat(len(rows), 1)
-        active = support[rows]
-        sample, atom = active.nonzero(as_tuple=True)
-        index[sample, (active.cumsum(1) - 1)[sample, atom]] = atom
-        systems = padded[index[:, :, None], index[:, None, :]]
-        solved = _solve(systems, F.pad(right[rows], (0, size)).gather(1, index))
-        result[rows] = right.new_zeros(len(rows), 2 * size).scatter_(1, index, solved)[:, :size]
-        start += len(rows)
+        count = max(1, _CHUNK.get(right.device.type, _CHUNK_ELSEWHERE) // largest**2)
+        stop = min(start + count, len(order))
+        last = int(ends[stop - 1])
+        here = sample[first:last] - start, place[first:last]
+        index = torch.arange(size, size + largest, device=right.device).repeat(stop - start, 1)
+        index[here] = atom[first:last]
+        places = index[:, :, None] * 2 * size + index[:, None, :]
+        systems = padded.flatten().index_select(0, places.flatten()).view(places.shape)  # faster than two indices
+        sides = right.new_zeros(stop - start, largest)
+        sides[here] = entries[first:last]
+        entries[first:last] = _solve(systems, sides)[here]
+        start, first = stop, last
+    result = torch.zeros_like(right)
+    result[order[sample], atom] = entries
     return result
 
 

@@ -1,7 +1,6 @@
 """Handwritten digits that come inside scikit-learn: 1797 real images, 1x8x8, half to train and half to test."""
 
 import torch
-from sklearn.datasets import load_digits
 
 from detrame.data.dataset import Split
 from detrame.data.holdout import holdout
@@ -14,6 +13,8 @@ _DIGEST = "d6b0c8aa8aa986d5382dda36708857167aa452466670814ca9f40fe5f8bb938f"  # 
 
 def read(split_seed: int) -> tuple[Split, Split]:
     """Train and test; each `split_seed` shuffles each class anew before it is halved."""
+    from sklearn.datasets import load_digits  # which takes longer than the rest of the package
+
     pixels, labels = load_digits(return_X_y=True)
     images = torch.from_numpy(pixels).mul(_LEVELS).to(torch.uint8).reshape(-1, 1, 8, 8)
     everything, digest = in_order(Split(images, torch.from_numpy(labels).long()))
