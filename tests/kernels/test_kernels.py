@@ -221,7 +221,7 @@ def test_nothing_is_timed_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPa
 
 def test_a_candidate_that_is_wrong_or_fails_here_is_left_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Chosen(monkeypatch, ours=1, library=2)
-    trial.results["ours"] = torch.tensor([1.0, 1.1])
+    trial.results["ours"] = torch.tensor([1.0, 1.5])
     with pytest.warns(UserWarning, match=r"a kernel is \d+\.\d% off on this machine, so the library's is taken for"):
         assert trial.taken() == "library"
     trial.device, trial.results["ours"] = 1, torch.tensor([1.0, torch.nan])
@@ -237,8 +237,49 @@ def test_a_candidate_that_is_wrong_or_fails_here_is_left_with_a_warning(monkeypa
 
 def test_a_choice_is_made_on_random_numbers_and_moves_none_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Chosen(monkeypatch, ours=1, library=2)
-    trial.results["ours"] = torch.tensor([1.0, 1.1])
+    trial.results["ours"] = torch.tensor([1.0, 1.5])
     before = torch.get_rng_state()
     with pytest.warns(UserWarning, match="off on this machine"):  # on zeros the two would agree
         assert torch.equal(choice.fastest("key", trial.candidates, torch.zeros(2)), torch.zeros(2))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, ...]]:
+    """What a library was given, that adds two tensors into a third; candidates are as fast as each other."""
+    Chosen(monkeypatch)
+    monkeypatch.setattr(choice, "_microseconds", lambda candidate, args: 1.0)
+    return []
+
+
+def choose(seen: list[tuple[Tensor, ...]], ours: Callable[..., Tensor], *args: Tensor) -> Tensor:
+    def library(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+        seen.append((a.clone(), b.clone()))
+        return torch.add(a, b, out=out)
+
+    return choice.fastest("key", [ours, library], *args)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_what_a_candidate_leaves_unwritten_is_wrong(seen: list[tuple[Tensor, ...]], dtype: torch.dtype) -> None:
+    """Though the library's result be there, which is right."""
+    a, b, out = (torch.full((8,), value, dtype=dtype) for value in (1.0, 2.0, 0.0))
+    with pytest.warns(UserWarning, match="nan% off"):
+        found = choose(seen, lambda a, b, out: out, a, b, out)
+    assert found is out
+    assert torch.equal(out, a + b)
+
+
+def test_the_random_numbers_are_independent(seen: list[tuple[Tensor, ...]]) -> None:
+    choose(seen, lambda a, b, out: torch.add(a, b, out=out), *torch.zeros(3, 100))
+    a, b = seen[0]
+    assert abs(torch.corrcoef(torch.stack([a, b]))[0, 1]) < 0.5
+
+
+@pytest.mark.filterwarnings("error")
+def test_of_no_images_nothing_is_chosen(seen: list[tuple[Tensor, ...]]) -> None:
+    def ours(*args: Tensor) -> Tensor:
+        raise AssertionError
+
+    assert choose(seen, ours, *torch.zeros(3, 0)).shape == (0,)
+    assert not choice._chosen
