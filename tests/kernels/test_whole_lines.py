@@ -13,7 +13,7 @@ from detrame.kernels import convolution, whole_lines
 from detrame.kernels.few_channels import Shape
 from detrame.kernels.whole_lines import Tile, tiles_for
 
-CUDA = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
+CUDA = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 DEVICE = "cuda" if CUDA else "cpu"
 DTYPES = [torch.float16, torch.bfloat16] if CUDA else [torch.float16]  # which Triton's interpreter can multiply
 TOLERANCE = {torch.float16: 1e-3, torch.bfloat16: 6e-3}

@@ -65,10 +65,10 @@ def _agrees(candidate: Candidate, args: Sequence[Tensor | None], expected: Tenso
     except torch.OutOfMemoryError:
         raise
     except Exception as failure:  # whatever a compiler or a driver raises
-        warnings.warn(f"a kernel fails on this machine, so the library's is taken for {key}: {failure}", stacklevel=4)
+        warnings.warn(f"a kernel fails on this machine, so the library's is taken for {key}: {failure}", stacklevel=2)
         return False
     if not error <= _ROUNDING:
-        warnings.warn(f"a kernel is {error:.1%} off on this machine, so the library's is taken for {key}", stacklevel=4)
+        warnings.warn(f"a kernel is {error:.1%} off on this machine, so the library's is taken for {key}", stacklevel=2)
         return False
     return True
 
