@@ -211,6 +211,27 @@ def test_atoms_that_are_much_alike_need_few_steps(monkeypatch: pytest.MonkeyPatc
     assert residual.max() <= active_set.TOLERANCE
 
 
+def test_tiny_atoms_without_damping_cost_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At unit norm their sparsity is a million times that of the others, and must not be all that is seen."""
+    monkeypatch.setattr(active_set, "_CALLS", 3)
+    x, dictionary = coding_problem(50, 16, 64)
+    dictionary[:, ::2] *= 1e-6
+    code, residual = active_set.solve(active_set.Problem.of(dictionary.T @ dictionary), x @ dictionary - 0.1)
+    assert residual.max() <= active_set.TOLERANCE
+    assert code.any()
+
+
+@pytest.mark.parametrize("lowest", [-1e-3, -1e3, -1e200, -1e308])
+def test_codes_do_not_depend_on_how_far_a_target_is_below_what_any_code_reaches(lowest: float) -> None:
+    x, dictionary = coding_problem(20, 8, 12)
+    hessian, target = prox.metric(dictionary, 0.01), x @ dictionary - 0.05
+    code = nonnegative_minimiser(hessian[1:, 1:], target[:, 1:])
+    target[:, 0] = torch.minimum((code @ hessian[1:, 0]) + lowest, target.new_tensor(lowest))
+    assert not (found := nonnegative_minimiser(hessian, target))[:, 0].any()
+    torch.testing.assert_close(found[:, 1:], code, atol=1e-12, rtol=0)
+    assert not nonnegative_minimiser(hessian, target.clamp_max(0)).any()
+
+
 def test_a_huge_code_along_opposite_atoms_is_not_optimal() -> None:
     """It costs its sparsity, which is nothing beside its size; rounding can lead there where atoms are dependent."""
     opposite, target = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double(), torch.full((2, 2), -0.001).double()

@@ -166,13 +166,20 @@ def solve(problem: Problem, target: Tensor) -> tuple[Tensor, Tensor]:
     unit, scale = problem.hessian, problem.scale
     target = scale * target.double()
     code, residual = torch.full_like(target, torch.nan), target.new_zeros(len(target))
-    # A code grows with its target: all are solved for at one size, as single precision would not hold every other.
-    size = target.abs().amax(1, keepdim=True).clamp_min(torch.finfo(target.dtype).tiny)
-    row = (size.isfinite().flatten() & unit.isfinite().all()).nonzero().flatten()  # the samples that are not done yet
-    target, state = (target / size)[row], target.new_zeros(len(row), len(unit))
+    # A code grows with the largest target: all are solved for at one size, as single precision would not hold every
+    # other. A target far below 0, as that of a tiny atom, has no part in that.
+    limits = torch.finfo(target.dtype)
+    size = target.amax(1, keepdim=True).clamp_min(limits.tiny)
+    row = (target.isfinite().all(1) & unit.isfinite().all()).nonzero().flatten()  # the samples that are not done yet
+    target = (target / size)[row].clamp_min(limits.min)
+    state = torch.zeros_like(target)
     for call in range(_CALLS):
         dtype = torch.float32 if call < _SINGLE_PRECISION_CALLS else torch.float64
-        state = _split(problem, target, state, _FIRST_STEPS << call, _SHARES[call % len(_SHARES)], dtype)
+        # Hu is nowhere below -|Du|, so a target that is lower has the code 0, however low it is; left so low, it
+        # would be all that the splitting sees. |Du|^2 = g'u is at most that of the positive part of g.
+        reach = (target.relu() * state.relu()).sum(1, keepdim=True).clamp_min(1).sqrt()
+        near = torch.maximum(target, -2 * reach)
+        state = _split(problem, near, state, _FIRST_STEPS << call, _SHARES[call % len(_SHARES)], dtype)
         point, support = state.double(), state > 0
         for _ in range(_EXCHANGES):
             point = torch.where(support, point, 0)
