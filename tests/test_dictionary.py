@@ -227,7 +227,8 @@ def test_codes_do_not_depend_on_how_far_a_target_is_below_what_any_code_reaches(
     hessian, target = prox.metric(dictionary, 0.01), x @ dictionary - 0.05
     code = nonnegative_minimiser(hessian[1:, 1:], target[:, 1:])
     target[:, 0] = torch.minimum((code @ hessian[1:, 0]) + lowest, target.new_tensor(lowest))
-    assert not (found := nonnegative_minimiser(hessian, target))[:, 0].any()
+    found = nonnegative_minimiser(hessian, target)
+    assert not found[:, 0].any()
     torch.testing.assert_close(found[:, 1:], code, atol=1e-12, rtol=0)
     assert not nonnegative_minimiser(hessian, target.clamp_max(0)).any()
 
@@ -311,6 +312,12 @@ def test_gradients_are_those_of_unrolling_to_convergence(atoms: int) -> None:
     for one, other in zip(ours, theirs, strict=True):
         assert one.any()
         torch.testing.assert_close(one, other, atol=1e-7, rtol=1e-7)
+
+
+def test_what_only_the_guesses_need_is_not_kept_for_backward() -> None:
+    x, dictionary = coding_problem(20, 8, 12)
+    code = nonnegative_minimiser((dictionary.T @ dictionary).requires_grad_(), x @ dictionary - 0.05)
+    assert not code.grad_fn.problem._resolvents  # type: ignore[union-attr]
 
 
 def test_memory_for_backward_does_not_grow_with_the_iterations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,9 @@ class _Minimiser(torch.autograd.Function):
 
 def _minimised(problem: "Problem", target: Tensor) -> Tensor:
     parts = torch.split(target, max(1, _PART.get(target.device.type, _PART_ELSEWHERE) // target.shape[1]))
-    return torch.cat([_solved(problem, part).to(target.dtype) for part in parts])
+    code = torch.cat([_solved(problem, part).to(target.dtype) for part in parts])
+    problem._resolvents.clear()  # the problem is kept for the backward pass, which needs none
+    return code
 
 
 def _on_support(problem: "Problem", target: Tensor, support: Tensor) -> Tensor:
