@@ -103,7 +103,8 @@ class _Minimiser(torch.autograd.Function):
 
 
 def _minimised(problem: "Problem", target: Tensor) -> Tensor:
-    parts = torch.split(target, max(1, _PART.get(target.device.type, _PART_ELSEWHERE) // target.shape[1]))
+    atoms = target.shape[1]  # a part costs a few passes over H, so it has as many rows at least
+    parts = torch.split(target, max(atoms, _PART.get(target.device.type, _PART_ELSEWHERE) // atoms))
     code = torch.cat([_solved(problem, part).to(target.dtype) for part in parts])
     problem._resolvents.clear()  # the problem is kept for the backward pass, which needs none
     return code
