@@ -211,6 +211,28 @@ def test_atoms_that_are_much_alike_need_few_steps(monkeypatch: pytest.MonkeyPatc
     assert residual.max() <= active_set.TOLERANCE
 
 
+def test_tiny_atoms_without_damping_cost_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At unit norm their sparsity is a million times that of the others, and must not be all that is seen."""
+    monkeypatch.setattr(active_set, "_CALLS", 3)
+    x, dictionary = coding_problem(50, 16, 64)
+    dictionary[:, ::2] *= 1e-6
+    code, residual = active_set.solve(active_set.Problem.of(dictionary.T @ dictionary), x @ dictionary - 0.1)
+    assert residual.max() <= active_set.TOLERANCE
+    assert code.any()
+
+
+@pytest.mark.parametrize("lowest", [-1e-3, -1e3, -1e200, -1e308])
+def test_codes_do_not_depend_on_how_far_a_target_is_below_what_any_code_reaches(lowest: float) -> None:
+    x, dictionary = coding_problem(20, 8, 12)
+    hessian, target = prox.metric(dictionary, 0.01), x @ dictionary - 0.05
+    code = nonnegative_minimiser(hessian[1:, 1:], target[:, 1:])
+    target[:, 0] = torch.minimum((code @ hessian[1:, 0]) + lowest, target.new_tensor(lowest))
+    found = nonnegative_minimiser(hessian, target)
+    assert not found[:, 0].any()
+    torch.testing.assert_close(found[:, 1:], code, atol=1e-12, rtol=0)
+    assert not nonnegative_minimiser(hessian, target.clamp_max(0)).any()
+
+
 def test_a_huge_code_along_opposite_atoms_is_not_optimal() -> None:
     """It costs its sparsity, which is nothing beside its size; rounding can lead there where atoms are dependent."""
     opposite, target = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double(), torch.full((2, 2), -0.001).double()
@@ -290,6 +312,12 @@ def test_gradients_are_those_of_unrolling_to_convergence(atoms: int) -> None:
     for one, other in zip(ours, theirs, strict=True):
         assert one.any()
         torch.testing.assert_close(one, other, atol=1e-7, rtol=1e-7)
+
+
+def test_what_only_the_guesses_need_is_not_kept_for_backward() -> None:
+    x, dictionary = coding_problem(20, 8, 12)
+    code = nonnegative_minimiser((dictionary.T @ dictionary).requires_grad_(), x @ dictionary - 0.05)
+    assert not code.grad_fn.problem._resolvents  # type: ignore[union-attr]
 
 
 def test_memory_for_backward_does_not_grow_with_the_iterations(monkeypatch: pytest.MonkeyPatch) -> None:

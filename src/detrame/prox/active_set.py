@@ -103,8 +103,11 @@ class _Minimiser(torch.autograd.Function):
 
 
 def _minimised(problem: "Problem", target: Tensor) -> Tensor:
-    parts = torch.split(target, max(1, _PART.get(target.device.type, _PART_ELSEWHERE) // target.shape[1]))
-    return torch.cat([_solved(problem, part).to(target.dtype) for part in parts])
+    atoms = target.shape[1]  # a part costs a few passes over H, so it has as many rows at least
+    parts = torch.split(target, max(atoms, _PART.get(target.device.type, _PART_ELSEWHERE) // atoms))
+    code = torch.cat([_solved(problem, part).to(target.dtype) for part in parts])
+    problem._resolvents.clear()  # the problem is kept for the backward pass, which needs none
+    return code
 
 
 def _on_support(problem: "Problem", target: Tensor, support: Tensor) -> Tensor:
@@ -166,13 +169,20 @@ def solve(problem: Problem, target: Tensor) -> tuple[Tensor, Tensor]:
     unit, scale = problem.hessian, problem.scale
     target = scale * target.double()
     code, residual = torch.full_like(target, torch.nan), target.new_zeros(len(target))
-    # A code grows with its target: all are solved for at one size, as single precision would not hold every other.
-    size = target.abs().amax(1, keepdim=True).clamp_min(torch.finfo(target.dtype).tiny)
-    row = (size.isfinite().flatten() & unit.isfinite().all()).nonzero().flatten()  # the samples that are not done yet
-    target, state = (target / size)[row], target.new_zeros(len(row), len(unit))
+    # A code grows with the largest target: all are solved for at one size, as single precision would not hold every
+    # other. A target far below 0, as that of a tiny atom, has no part in that.
+    limits = torch.finfo(target.dtype)
+    size = target.amax(1, keepdim=True).clamp_min(limits.tiny)
+    row = (target.isfinite().all(1) & unit.isfinite().all()).nonzero().flatten()  # the samples that are not done yet
+    target = (target / size)[row].clamp_min(limits.min)
+    state = torch.zeros_like(target)
     for call in range(_CALLS):
         dtype = torch.float32 if call < _SINGLE_PRECISION_CALLS else torch.float64
-        state = _split(problem, target, state, _FIRST_STEPS << call, _SHARES[call % len(_SHARES)], dtype)
+        # Hu is nowhere below -|Du|, so a target that is lower has the code 0, however low it is; left so low, it
+        # would be all that the splitting sees. |Du|^2 = g'u is at most that of the positive part of g.
+        reach = (target.relu() * state.relu()).sum(1, keepdim=True).clamp_min(1).sqrt()
+        near = torch.maximum(target, -2 * reach)
+        state = _split(problem, near, state, _FIRST_STEPS << call, _SHARES[call % len(_SHARES)], dtype)
         point, support = state.double(), state > 0
         for _ in range(_EXCHANGES):
             point = torch.where(support, point, 0)
