@@ -115,7 +115,7 @@ def _on_support(problem: "Problem", target: Tensor, support: Tensor) -> Tensor:
     return (problem.scale * problem.solve_on(support, right, right.abs().amax(1))).to(target.dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """What all samples share: H, scaled to a diagonal of 1, in float64.
 
