@@ -33,7 +33,7 @@ class Tile(NamedTuple):
 
 
 _TILES = [Tile(256, 8), Tile(128, 8), Tile(128, 4), Tile(64, 4, stages=3)]  # the last leaves room for two programs
-_SUMS = 96  # that a thread can hold besides the rest; tiles of half as many, or fewer, are not worth their compilation
+_SUMS = 96  # that a thread can hold besides the rest; tiles of at most half as many are not tried: each is compiled
 
 
 @triton.jit
