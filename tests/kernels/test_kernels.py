@@ -210,6 +210,15 @@ def test_the_faster_candidate_is_taken_and_kept(monkeypatch: pytest.MonkeyPatch)
     assert trial.taken() == "slow", "another device chooses for itself"
 
 
+def test_fewer_candidates_are_another_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Chosen(monkeypatch, lines=1, few=3, library=2)
+    assert trial.taken() == "lines"
+    lines = trial.candidates.pop(0)  # as of a tensor that it cannot take
+    assert trial.taken() == "library", "not whatever came into the place of the first choice"
+    trial.candidates.insert(0, lines)
+    assert trial.taken() == "lines", "nor is that lost"
+
+
 def test_nothing_is_timed_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Chosen(monkeypatch, ours=1, library=2)
     trial.capturing = True
