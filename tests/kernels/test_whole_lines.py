@@ -20,19 +20,14 @@ TOLERANCE = {torch.float16: 1e-3, torch.bfloat16: 6e-3}
 
 CASES = [
     # images, inputs, outputs, kernel, height, width, tile
-    (2, 96, 96, 3, 8, 8, Tile(64, 1, 4, 4)),  # an image each
-    (3, 48, 96, 3, 4, 8, Tile(16, 1, 4, 4)),  # two lines each
-    (5, 96, 48, 3, 4, 4, Tile(32, 1, 4, 4)),  # two images each, and half a tile
-    (2, 64, 96, 1, 4, 4, Tile(16, 1, 4, 4)),
-    (1, 16, 192, 3, 2, 16, Tile(16, 1, 4, 4)),  # a line each
-    (1, 32, 160, 5, 4, 4, Tile(16, 1, 4, 4)),
-    (1, 96, 96, 3, 16, 32, Tile(256, 1, 8, 4)),
-    (3, 192, 192, 3, 8, 8, Tile(128, 1, 8, 4)),
-    (4, 96, 96, 3, 4, 8, Tile(32, 2, 4, 3)),  # two lines of all images, each below the other
-    (5, 32, 48, 3, 8, 8, Tile(16, 2, 4, 3)),  # of two images, and half a tile
-    (2, 16, 48, 5, 4, 8, Tile(16, 4, 4, 3)),
-    (3, 32, 96, 1, 2, 16, Tile(16, 2, 4, 3)),
-    (5, 96, 96, 3, 4, 32, Tile(128, 2, 8, 3)),
+    (2, 96, 96, 3, 8, 8, Tile(64, 4)),  # an image each
+    (3, 48, 96, 3, 4, 8, Tile(16, 4)),  # two lines each
+    (5, 96, 48, 3, 4, 4, Tile(32, 4)),  # two images each, and half a tile
+    (2, 64, 96, 1, 4, 4, Tile(16, 4)),
+    (1, 16, 192, 3, 2, 16, Tile(16, 4)),  # a line each
+    (1, 32, 160, 5, 4, 4, Tile(16, 4)),
+    (1, 96, 96, 3, 16, 32, Tile(256, 8)),
+    (3, 192, 192, 3, 8, 8, Tile(128, 8)),
 ]
 
 
@@ -85,14 +80,13 @@ SAME = Shape(3, 1, 1)
 
 @pytest.mark.usefixtures("engine")
 def test_tiles_fit_the_image_and_the_registers() -> None:
-    def fitting(channels: int, height: int, width: int) -> list[tuple[int, int]]:
-        x = torch.empty(2, channels, height, width, dtype=torch.bfloat16)
-        return [(tile.groups, tile.pixels) for tile in tiles_for(x, x, channels, SAME)]
+    def pixels(channels: int, size: int) -> list[int]:
+        x = torch.empty(2, channels, size, size, dtype=torch.bfloat16)
+        return [tile.pixels for tile in tiles_for(x, x, channels, SAME)]
 
-    assert fitting(96, 32, 32) == [(2, 128), (1, 256), (1, 128)]
-    assert fitting(96, 1, 32) == [(1, 256), (1, 128)]
-    assert fitting(192, 16, 16) == [(1, 128), (1, 64)]
-    assert fitting(160, 128, 128) == [(1, 128)]
+    assert pixels(96, 32) == [256, 128]
+    assert pixels(192, 16) == [128, 64]
+    assert pixels(160, 128) == [128]
 
 
 @pytest.mark.usefixtures("engine")
@@ -132,7 +126,7 @@ def test_a_cpu_has_no_engine() -> None:
 @pytest.mark.usefixtures("engine")
 def test_the_fused_operations_ask_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU the first way is taken, which these are where channels are not few."""
-    monkeypatch.setattr(whole_lines, "_TILES", [Tile(64, 1, 2, 4)])
+    monkeypatch.setattr(whole_lines, "_TILES", [Tile(64, 2)])
     x, weight = (images(*shape, dtype=torch.float16) for shape in [(1, 96, 8, 8), (96, 96, 3, 3)])
     raw, threshold = images(1, 96, 8, 8, dtype=torch.float16, seed=3), torch.rand(96, device=DEVICE)
     plain = F.conv2d(x.double(), weight.double(), padding=1).float()

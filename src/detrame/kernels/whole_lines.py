@@ -1,9 +1,8 @@
 """Convolutions of channels-last images to 96 or 192 channels, and other sums of two powers of two, in Triton.
 
 cuDNN computes 128 channels where there are 96. Here a product is two, of 64 and of 32 channels. A tile is some whole
-lines of an image, or of several images: shifted by a tap of the kernel it is still a box, which Hopper's copy engine
-for tensors (TMA) fetches by itself, with zeros beyond the image. A tile of two lines, each of many images, fetches the
-input lines that both need once.
+lines of an image, or some whole images: shifted by a tap of the kernel it is still a box, which Hopper's copy engine
+for tensors (TMA) fetches by itself, with zeros beyond the image.
 """
 
 from typing import NamedTuple
@@ -22,51 +21,26 @@ except ImportError:  # Triton before 3.4: nothing fits
 
 
 class Tile(NamedTuple):
-    """What a program takes: `groups` of `pixels`, a line below one another; and how it is compiled.
-
-    A single group is whole lines of one image, or whole images. Two or more are a line each, of as many images as it
-    takes, and share the input lines between them.
-    """
+    """How many pixels a program takes, and how it is compiled."""
 
     pixels: int
-    groups: int
     warps: int
-    stages: int
+    stages: int = 3
 
     def sums(self, outputs: int) -> float:
         """How many a thread holds."""
-        return self.groups * self.pixels * outputs / (32 * self.warps)
-
-    def box(self, height: int, width: int) -> tuple[int, int]:
-        """How many images, and lines of each, a group is."""
-        lines = 1 if self.groups > 1 else min(height, self.pixels // width)
-        return self.pixels // (lines * width), lines
+        return self.pixels * outputs / (32 * self.warps)
 
 
-_TILES = [Tile(128, 2, 8, 3), Tile(256, 1, 8, 4), Tile(128, 1, 8, 4), Tile(128, 1, 4, 4), Tile(64, 1, 4, 3)]
-_SUMS = 96  # that a thread can hold besides the rest; tiles of at most half as many are not tried: each is compiled
-
-
-@triton.jit
-def _filters(weight, tap, channel, first: tl.constexpr, part: tl.constexpr, span: tl.constexpr, back: tl.constexpr):
-    """Of a tap, from some of the inputs to a part of the outputs, (span, part)."""
-    if back:
-        found = weight.load([channel, tap, first]).reshape(span, part)
-    else:
-        found = weight.load([first, tap, channel]).reshape(part, span).T
-    return found
-
-
-@triton.jit
-def _replaced(values, place: tl.constexpr, value):
-    return values[:place] + (value,) + values[place + 1 :]  # noqa: RUF005 - Triton knows no stars
+_TILES = [Tile(256, 4), Tile(128, 4), Tile(64, 4)]
+_SUMS = 192  # that a thread can hold besides the rest; tiles of at most a quarter as many are not tried: each is compiled
 
 
 @triton.jit
 def _convolve_lines(
     x, filters, filters_rest, out, raw, threshold, pixels,
     height: tl.constexpr, width: tl.constexpr, inputs: tl.constexpr, kernel: tl.constexpr, back: tl.constexpr,
-    epilogue: tl.constexpr, images: tl.constexpr, lines: tl.constexpr, groups: tl.constexpr, span: tl.constexpr,
+    epilogue: tl.constexpr, images: tl.constexpr, lines: tl.constexpr, span: tl.constexpr,
     columns: tl.constexpr, rest: tl.constexpr,
 ):  # fmt: skip
     """A tile of the output, all ``columns + rest`` channels of it.
@@ -74,41 +48,29 @@ def _convolve_lines(
     The filters are (outputs, taps, inputs) and, where they are taken `back`, (inputs, taps, outputs).
     """
     size: tl.constexpr = images * lines * width
-    tiles: tl.constexpr = height // (groups * lines)  # of an image
-    image, top = tl.program_id(0) // tiles * images, tl.program_id(0) % tiles * (groups * lines)
-    chunks: tl.constexpr = inputs // span
-    reach: tl.constexpr = kernel if groups > 1 else 1  # lines of the kernel at a step
-    totals = (tl.zeros((size, columns), tl.float32),) * groups
-    rests = (tl.zeros((size, rest), tl.float32),) * groups
-    for step in range(kernel // reach * kernel * chunks):
-        i, j = step // (kernel * chunks), step // chunks % kernel
-        channel = step % chunks * span
-        for down in tl.static_range(groups + reach - 1):
-            corner = [image, top + i + down - kernel // 2, j - kernel // 2, channel]
-            patch = x.load(corner).reshape(size, span)
-            for group in tl.static_range(groups):
-                if down >= group and down < group + reach:
-                    tap = (i + down - group) * kernel + j
-                    if back:
-                        tap = kernel * kernel - 1 - tap
-                    part = _filters(filters, tap, channel, 0, columns, span, back)
-                    part_rest = _filters(filters_rest, tap, channel, columns, rest, span, back)
-                    totals = _replaced(totals, group, tl.dot(patch, part, totals[group]))
-                    rests = _replaced(rests, group, tl.dot(patch, part_rest, rests[group]))
-    place = tl.arange(0, size)
-    first = ((image + place // (lines * width)) * height + top) * width + place % (lines * width)
+    taps: tl.constexpr = kernel * kernel
+    start = tl.program_id(0) * size
+    image, top = start // (height * width), start // width % height
+    total = tl.zeros((size, columns), tl.float32)
+    total_rest = tl.zeros((size, rest), tl.float32)
+    for step in range(taps * (inputs // span)):
+        tap, channel = step // (inputs // span), step % (inputs // span) * span
+        corner = [image, top + tap // kernel - kernel // 2, tap % kernel - kernel // 2, channel]
+        patch = x.load(corner).reshape(size, span)
+        if back:
+            tap = taps - 1 - tap
+            total = tl.dot(patch, filters.load([channel, tap, 0]).reshape(span, columns), total)
+            total_rest = tl.dot(patch, filters_rest.load([channel, tap, columns]).reshape(span, rest), total_rest)
+        else:
+            total = tl.dot(patch, filters.load([0, tap, channel]).reshape(columns, span).T, total)
+            total_rest = tl.dot(patch, filters_rest.load([columns, tap, channel]).reshape(rest, span).T, total_rest)
+    pixel = (start + tl.arange(0, size))[:, None]
     output = tl.arange(0, columns)
-    output_rest = columns + tl.arange(0, rest)
-    for group in tl.static_range(groups):
-        pixel = (first + group * width)[:, None]
-        start = pixel * (columns + rest)
-        finish(
-            totals[group], out, raw, threshold, start + output[None, :], pixel < pixels, output, output >= 0, epilogue
-        )
-        finish(
-            rests[group], out, raw, threshold, start + output_rest[None, :], pixel < pixels, output_rest,
-            output_rest >= 0, epilogue,
-        )  # fmt: skip
+    place = pixel * (columns + rest) + output[None, :]
+    finish(total, out, raw, threshold, place, pixel < pixels, output, output >= 0, epilogue)
+    output = columns + tl.arange(0, rest)
+    place = pixel * (columns + rest) + output[None, :]
+    finish(total_rest, out, raw, threshold, place, pixel < pixels, output, output >= 0, epilogue)
 
 
 def tiles_for(x: Tensor, weight: Tensor, outputs: int, shape: Shape) -> list[Tile]:
@@ -123,8 +85,7 @@ def tiles_for(x: Tensor, weight: Tensor, outputs: int, shape: Shape) -> list[Til
     half = all(values.element_size() == 2 and values.data_ptr() % 16 == 0 for values in (x, weight))
     if not (sizes and same_size and half and _has_engine(x)):
         return []
-    fitting = [tile for tile in _TILES if width <= tile.pixels and height % tile.groups == 0]
-    return [tile for tile in fitting if _SUMS / 2 < tile.sums(outputs) <= _SUMS]
+    return [tile for tile in _TILES if width <= tile.pixels and _SUMS / 4 < tile.sums(outputs) <= _SUMS]
 
 
 def _has_engine(x: Tensor) -> bool:
@@ -152,8 +113,9 @@ def convolve(
     """A convolution into `out`, of its size, with an epilogue on `raw` and `threshold`; `back`, its gradient."""
     images, inputs, height, width = x.shape
     columns, rest = _parts(out.shape[1])
-    many, lines = tile.box(height, width)
-    span = min(64 if tile.groups == 1 else 32, inputs & -inputs)  # two groups hold three lines of filters too
+    lines = min(height, tile.pixels // width)
+    many = tile.pixels // (lines * width)  # images a tile
+    span = min(64, inputs & -inputs)
     box = [many, lines, width, span]
     patches = TensorDescriptor(x, [images, height, width, inputs], _strides(height, width, inputs), box)
 
@@ -164,11 +126,12 @@ def convolve(
             weight, [first, taps, last], _strides(taps, last), [span, 1, part] if back else [part, 1, span]
         )
 
-    _convolve_lines[(triton.cdiv(images, many) * (height // (tile.groups * lines)),)](
+    pixels = images * height * width
+    _convolve_lines[(triton.cdiv(pixels, tile.pixels),)](
         patches, filters(columns), filters(rest), out, out if raw is None else raw,
-        out if threshold is None else threshold, images * height * width,
+        out if threshold is None else threshold, pixels,
         height, width, inputs, weight.shape[2], back, epilogue,
-        images=many, lines=lines, groups=tile.groups, span=span, columns=columns, rest=rest,
+        images=many, lines=lines, span=span, columns=columns, rest=rest,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return out
