@@ -80,6 +80,16 @@ def small_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(controls, "default_recipe", quick)
 
 
+def test_the_command_takes_some_of_the_networks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["reproduce", "controls", "--dry-run", "--results", str(tmp_path)]
+    assert cli.run([*options, "--models", "resnet20"]) == 0
+    out = capsys.readouterr().out
+    assert "4 of 4 runs are missing" in out
+    assert "plainnet9" not in out
+    assert cli.run([*options, "--models", "resnet8"]) == 2
+    assert "unknown network with controls 'resnet8': did you mean 'resnet20'?" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_command_trains_what_is_missing_and_shows_it(
     small_networks: None, capsys: pytest.CaptureFixture[str]

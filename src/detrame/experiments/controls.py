@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from detrame.errors import unknown
 from detrame.experiments.paper import COMPARED
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, by_recipe
@@ -70,22 +71,32 @@ def network_cost(recipe: Recipe) -> Cost:
     return cost(model, IMAGE)
 
 
-def control_recipes(seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:
+def controlled(models: Sequence[str] | None = None) -> Sequence[str]:
+    """The networks that have controls, or those named; a ValueError for one that has none."""
+    for model in models or []:
+        if model not in MODELS:
+            raise unknown("network with controls", model, MODELS)
+    return models or MODELS
+
+
+def control_recipes(models: Sequence[str], seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:
     """The runs of the comparison, the published networks among them."""
     return [
         recipe.replace(seed=seed)
-        for model in MODELS
+        for model in models
         for seed in seeds
         for group in contenders(model, epochs=epochs).values()
         for recipe in group
     ]
 
 
-def control_rows(results: Sequence[Result], *, epochs: int | None = None) -> list[Control]:
+def control_rows(
+    results: Sequence[Result], models: Sequence[str] = MODELS, *, epochs: int | None = None
+) -> list[Control]:
     """Every network of the comparison with its cost and what its full-length runs, or those of some epochs, reached."""
     return [
         _row(recipe, matched, by_recipe(results, recipe))
-        for model in MODELS
+        for model in models
         for matched, group in contenders(model, epochs=epochs).items()
         for recipe in group
     ]

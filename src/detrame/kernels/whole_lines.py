@@ -39,9 +39,7 @@ class Tile(NamedTuple):
 
 
 _TILES = [Tile(256, 128), Tile(128, 256), Tile(128, 128), Tile(64, 256)]  # with so many outputs at most
-_SUMS = (
-    192  # that a thread can hold besides the rest; tiles of at most a quarter as many are not tried: each is compiled
-)
+_SUMS = 192  # that a thread can hold besides the rest; tiles of a quarter as many or fewer are not tried
 _MANY = 64  # channels, fewer than which leave too little for a step
 
 

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from detrame.cli.arguments import AsJson, Device
-from detrame.cli.reproduce.options import Budget, DryRun, Epochs, Results, Seeds, Show, seeds_of
+from detrame.cli.arguments import AsJson, Device, names
+from detrame.cli.reproduce.options import Budget, DryRun, Epochs, Models, Results, Seeds, Show, seeds_of
 from detrame.cli.reproduce.runs import results_of
 from detrame.cli.show import print_controls, print_document
 
 
 def controls(
+    models: Models = None,
     seeds: Seeds = None,
     epochs: Epochs = None,
     budget: Budget = None,
@@ -27,13 +28,14 @@ def controls(
 
         detrame reproduce controls --show
 
-        detrame reproduce controls --seeds 0,1,2 --budget 30
+        detrame reproduce controls --models resnet20 --seeds 0,1,2 --budget 30
     """
-    from detrame.experiments.controls import control_recipes, control_rows
+    from detrame.experiments.controls import control_recipes, control_rows, controlled
 
-    wanted = control_recipes(seeds_of(seeds, show=show), epochs=epochs)
+    chosen = controlled(names("--models", models))
+    wanted = control_recipes(chosen, seeds_of(seeds, show=show), epochs=epochs)
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
-    rows = control_rows(found, epochs=epochs)
+    rows = control_rows(found, chosen, epochs=epochs)
     if as_json:
         print_document([vars(row) for row in rows if row.n])
     else:
