@@ -1,8 +1,8 @@
-"""Convolutions of channels-last images to 64 or more channels, powers of two or sums of two, in Triton.
+"""Convolutions of channels-last images to 96 or 192 channels, and other sums of two powers of two, in Triton.
 
-A tile is some whole lines of an image, or some whole images: shifted by a tap of the kernel it is still a box, which
-Hopper's copy engine for tensors (TMA) fetches by itself, with zeros beyond the image. And where cuDNN computes 128
-channels of 96, here a product is two, of 64 and of 32 channels.
+cuDNN computes 128 channels where there are 96. Here a product is two, of 64 and of 32 channels. A tile is some whole
+lines of an image, or some whole images: shifted by a tap of the kernel it is still a box, which Hopper's copy engine
+for tensors (TMA) fetches by itself, with zeros beyond the image.
 """
 
 from typing import NamedTuple
@@ -21,74 +21,59 @@ except ImportError:  # Triton before 3.4: nothing fits
 
 
 class Tile(NamedTuple):
-    """What a program takes, and how it is compiled."""
+    """How many pixels a program takes, and how it is compiled."""
 
     pixels: int
-    outputs: int
-    warps: int = 4
+    warps: int
     stages: int = 3
 
-    @property
-    def sums(self) -> float:
+    def sums(self, outputs: int) -> float:
         """How many a thread holds."""
-        return self.pixels * self.outputs / (32 * self.warps)
-
-    def fitted(self, outputs: int) -> "Tile":
-        """With all outputs, if they are no more."""
-        return self._replace(outputs=min(outputs, self.outputs))
+        return self.pixels * outputs / (32 * self.warps)
 
 
-_TILES = [Tile(256, 128), Tile(128, 256), Tile(128, 128), Tile(64, 256)]  # with so many outputs at most
+_TILES = [Tile(256, 4), Tile(128, 4), Tile(64, 4)]
 _SUMS = 192  # that a thread can hold besides the rest; tiles of a quarter as many or fewer are not tried
-_MANY = 64  # channels, fewer than which leave too little for a step
 
 
 @triton.jit
 def _convolve_lines(
-    x, filters, filters_rest, out, raw, threshold, pixels,
+    x, filters, filters_rest, out, raw, threshold, pixels, one,
     height: tl.constexpr, width: tl.constexpr, inputs: tl.constexpr, kernel: tl.constexpr, back: tl.constexpr,
     epilogue: tl.constexpr, images: tl.constexpr, lines: tl.constexpr, span: tl.constexpr,
-    outputs: tl.constexpr, columns: tl.constexpr, rest: tl.constexpr,
+    columns: tl.constexpr, rest: tl.constexpr,
 ):  # fmt: skip
-    """A tile of the output, ``columns + rest`` channels of it.
+    """A tile of the output, all ``columns + rest`` channels of it.
 
-    The filters are (outputs, taps, inputs) and, where they are taken `back`, (inputs, taps, outputs).
+    The filters are (outputs, taps, inputs) and, where they are taken `back`, (inputs, taps, outputs). `one` is 1.
     """
     size: tl.constexpr = images * lines * width
     taps: tl.constexpr = kernel * kernel
     start = tl.program_id(0) * size
     image, top = start // (height * width), start // width % height
-    first = tl.program_id(1) * (columns + rest)
     total = tl.zeros((size, columns), tl.float32)
-    if rest:
-        total_rest = tl.zeros((size, rest), tl.float32)
+    total_rest = tl.zeros((size, rest), tl.float32)
     for step in range(taps * (inputs // span)):
         tap, channel = step // (inputs // span), step % (inputs // span) * span
         corner = [image, top + tap // kernel - kernel // 2, tap % kernel - kernel // 2, channel]
         patch = x.load(corner).reshape(size, span)
         if back:
             tap = taps - 1 - tap
-        total = tl.dot(patch, _part(filters, tap, channel, first, columns, span, back), total)
-        if rest:
-            total_rest = tl.dot(patch, _part(filters_rest, tap, channel, first + columns, rest, span, back), total_rest)
+            total = tl.dot(patch, filters.load([channel, tap, 0]).reshape(span, columns), total)
+            total_rest = tl.dot(patch, filters_rest.load([channel, tap, columns]).reshape(span, rest), total_rest)
+        else:
+            total = tl.dot(patch, filters.load([0, tap, channel]).reshape(columns, span).T, total)
+            total_rest = tl.dot(patch, filters_rest.load([columns, tap, channel]).reshape(rest, span).T, total_rest)
+        # So that the products are waited for. Triton lets them run on into the next step, where the registers that they
+        # read are loaded anew: results were wrong (github.com/triton-lang/triton/issues/9433).
+        total_rest *= one
     pixel = (start + tl.arange(0, size))[:, None]
-    output = first + tl.arange(0, columns)
-    place = pixel * outputs + output[None, :]
+    output = tl.arange(0, columns)
+    place = pixel * (columns + rest) + output[None, :]
     finish(total, out, raw, threshold, place, pixel < pixels, output, output >= 0, epilogue)
-    if rest:
-        output = first + columns + tl.arange(0, rest)
-        place = pixel * outputs + output[None, :]
-        finish(total_rest, out, raw, threshold, place, pixel < pixels, output, output >= 0, epilogue)
-
-
-@triton.jit
-def _part(filters, tap, channel, first, part: tl.constexpr, span: tl.constexpr, back: tl.constexpr):
-    """The filters of a tap, from some of the inputs to a part of the outputs, (span, part)."""
-    if back:
-        found = filters.load([channel, tap, first]).reshape(span, part)
-    else:
-        found = filters.load([first, tap, channel]).reshape(part, span).T
-    return found
+    output = columns + tl.arange(0, rest)
+    place = pixel * (columns + rest) + output[None, :]
+    finish(total_rest, out, raw, threshold, place, pixel < pixels, output, output >= 0, epilogue)
 
 
 def tiles_for(x: Tensor, weight: Tensor, outputs: int, shape: Shape) -> list[Tile]:
@@ -97,23 +82,13 @@ def tiles_for(x: Tensor, weight: Tensor, outputs: int, shape: Shape) -> list[Til
     All sizes in a tile are powers of two, so the images' have to be, and the rest of the channels.
     """
     _, inputs, height, width = x.shape
-    sizes = min(inputs, outputs) >= _MANY and inputs % 16 == 0 and all(map(_is_power, (height, width)))
+    rest = _parts(outputs)[1]
+    sizes = rest >= 16 and inputs % 16 == 0 and all(size & (size - 1) == 0 for size in (height, width, rest))
     same_size = shape.stride == 1 and shape.kernel == 2 * shape.padding + 1
     half = all(values.element_size() == 2 and values.data_ptr() % 16 == 0 for values in (x, weight))
     if not (sizes and same_size and half and _has_engine(x)):
         return []
-    fitted = dict.fromkeys(tile.fitted(outputs) for tile in _TILES if width <= tile.pixels)
-    return [tile for tile in fitted if _divides(tile.outputs, outputs) and _SUMS / 4 < tile.sums <= _SUMS]
-
-
-def _divides(block: int, outputs: int) -> bool:
-    """Whether the outputs come in blocks of so many, in parts that the products of Triton can have."""
-    rest = _parts(block)[1]
-    return outputs % block == 0 and (not rest or (rest >= 16 and _is_power(rest)))
-
-
-def _is_power(size: int) -> bool:
-    return size & (size - 1) == 0
+    return [tile for tile in _TILES if width <= tile.pixels and _SUMS / 4 < tile.sums(outputs) <= _SUMS]
 
 
 def _has_engine(x: Tensor) -> bool:
@@ -122,7 +97,7 @@ def _has_engine(x: Tensor) -> bool:
 
 
 def _parts(outputs: int) -> tuple[int, int]:
-    """The largest power of two among them, and the rest."""
+    """The largest power of two below, and the rest."""
     columns = 1 << (outputs.bit_length() - 1)
     return columns, outputs - columns
 
@@ -140,8 +115,7 @@ def convolve(
 ) -> Tensor:
     """A convolution into `out`, of its size, with an epilogue on `raw` and `threshold`; `back`, its gradient."""
     images, inputs, height, width = x.shape
-    outputs = out.shape[1]
-    columns, rest = _parts(tile.outputs)
+    columns, rest = _parts(out.shape[1])
     lines = min(height, tile.pixels // width)
     many = tile.pixels // (lines * width)  # images a tile
     span = min(64, inputs & -inputs)
@@ -156,11 +130,11 @@ def convolve(
         )
 
     pixels = images * height * width
-    _convolve_lines[triton.cdiv(pixels, tile.pixels), outputs // tile.outputs](
-        patches, filters(columns), filters(rest or columns), out, out if raw is None else raw,
-        out if threshold is None else threshold, pixels,
+    _convolve_lines[(triton.cdiv(pixels, tile.pixels),)](
+        patches, filters(columns), filters(rest), out, out if raw is None else raw,
+        out if threshold is None else threshold, pixels, 1.0,
         height, width, inputs, weight.shape[2], back, epilogue,
-        images=many, lines=lines, span=span, outputs=outputs, columns=columns, rest=rest,
+        images=many, lines=lines, span=span, columns=columns, rest=rest,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return out
