@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -225,6 +226,15 @@ def test_nothing_is_timed_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPa
     assert trial.taken() == "library"
     assert trial.called == ["library"]
     trial.capturing = False
+    assert trial.taken() == "ours"
+
+
+def test_without_memory_for_a_trial_the_library_works_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Chosen(monkeypatch, ours=1, library=2)
+    with monkeypatch.context() as full:
+        full.setattr(choice, "_random_like", Mock(side_effect=torch.OutOfMemoryError))
+        assert trial.taken() == "library"
+        assert trial.called == ["library"]
     assert trial.taken() == "ours"
 
 

@@ -20,7 +20,7 @@ def fastest(key: Hashable, candidates: Sequence[Candidate], *args: Tensor | None
     All candidates compute the same thing. The last, a library's, is the reference: one that fails on this machine or
     disagrees is not taken, with a warning. They are timed as they will run, inside a CUDA graph, but on random numbers:
     on the zeros that a coupling starts with, nobody disagrees, and a GPU is faster. Without CUDA, where only Triton's
-    interpreter runs them, the first is taken; where there is nothing to compute, the last.
+    interpreter runs them, the first is taken; where there is nothing to compute or no memory for a trial, the last.
     """
     if len(candidates) == 1 or not torch.cuda.is_available():
         return candidates[0](*args)
@@ -30,7 +30,11 @@ def fastest(key: Hashable, candidates: Sequence[Candidate], *args: Tensor | None
     if key not in _chosen:
         if torch.cuda.is_current_stream_capturing():  # nothing can be timed then; the warm-up has met every key
             return candidates[-1](*args)
-        _chosen[key] = _choose(key, candidates, _random_like(args))
+        try:
+            _chosen[key] = _choose(key, candidates, _random_like(args))
+        except torch.OutOfMemoryError:  # there may be room for the work alone
+            torch.cuda.empty_cache()
+            return candidates[-1](*args)
     return candidates[_chosen[key]](*args)
 
 
