@@ -78,7 +78,7 @@ class Block(nn.Module):
 
 def whole_lines_of_images() -> None:
     """These are no pass's choice where there is no GPU."""
-    for channels, tile in ((96, whole_lines.Tile(256, 4)), (192, whole_lines.Tile(128, 4))):
+    for channels, tile in ((96, 256), (192, 128)):
         x, weight = (
             torch.empty(shape, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
             for shape in [(128, channels, 16, 16), (channels, channels, 3, 3)]

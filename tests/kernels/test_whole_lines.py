@@ -11,7 +11,7 @@ pytest.importorskip("triton.tools.tensor_descriptor", reason="needs Triton 3.4, 
 
 from detrame.kernels import convolution, whole_lines
 from detrame.kernels.few_channels import Shape
-from detrame.kernels.whole_lines import Tile, tiles_for
+from detrame.kernels.whole_lines import tiles_for
 
 CUDA = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 DEVICE = "cuda" if CUDA else "cpu"
@@ -22,14 +22,14 @@ SAME = Shape(3, 1, 1)
 
 CASES = [
     # images, inputs, outputs, kernel, height, width, tile
-    (2, 96, 96, 3, 8, 8, Tile(64, 4)),  # an image each
-    (3, 48, 96, 3, 4, 8, Tile(16, 4)),  # two lines each
-    (5, 96, 48, 3, 4, 4, Tile(32, 4)),  # two images each, and half a tile
-    (2, 64, 96, 1, 4, 4, Tile(16, 4)),
-    (1, 16, 192, 3, 2, 16, Tile(16, 4)),  # a line each
-    (1, 32, 160, 5, 4, 4, Tile(16, 4)),
-    (1, 96, 96, 3, 16, 32, Tile(256, 8)),
-    (3, 192, 192, 3, 8, 8, Tile(128, 8)),
+    (2, 96, 96, 3, 8, 8, 64),  # an image each
+    (3, 48, 96, 3, 4, 8, 16),  # two lines each
+    (5, 96, 48, 3, 4, 4, 32),  # two images each, and half a tile
+    (2, 64, 96, 1, 4, 4, 16),
+    (1, 16, 192, 3, 2, 16, 16),  # a line each
+    (1, 32, 160, 5, 4, 4, 16),
+    (1, 96, 96, 3, 16, 32, 256),
+    (3, 192, 192, 3, 8, 8, 128),
 ]
 
 
@@ -45,7 +45,7 @@ def close(ours: Tensor, reference: Tensor) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_convolutions(case: tuple[int, int, int, int, int, int, Tile], dtype: torch.dtype) -> None:
+def test_convolutions(case: tuple[int, int, int, int, int, int, int], dtype: torch.dtype) -> None:
     count, inputs, outputs, kernel, height, width, tile = case
     x = images(count, inputs, height, width, dtype=dtype)
     weight = images(outputs, inputs, kernel, kernel, dtype=dtype, seed=1)
@@ -60,7 +60,7 @@ def test_convolutions(case: tuple[int, int, int, int, int, int, Tile], dtype: to
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_gradients(case: tuple[int, int, int, int, int, int, Tile], dtype: torch.dtype) -> None:
+def test_gradients(case: tuple[int, int, int, int, int, int, int], dtype: torch.dtype) -> None:
     count, outputs, inputs, kernel, height, width, tile = case  # it is the gradient's channels that are summed over
     grad = images(count, outputs, height, width, dtype=dtype)
     weight = images(outputs, inputs, kernel, kernel, dtype=dtype, seed=1)
@@ -95,7 +95,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tiles_fit_the_image_and_the_registers() -> None:
     def pixels(channels: int, size: int) -> list[int]:
         x = torch.empty(2, channels, size, size, dtype=torch.bfloat16)
-        return [tile.pixels for tile in tiles_for(x, x, channels, SAME)]
+        return tiles_for(x, x, channels, SAME)
 
     assert pixels(96, 32) == [256, 128]
     assert pixels(192, 16) == [128, 64]
@@ -139,7 +139,7 @@ def test_a_cpu_has_no_engine() -> None:
 @pytest.mark.usefixtures("engine")
 def test_the_fused_operations_ask_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU the first way is taken, which these are where channels are not few."""
-    monkeypatch.setattr(whole_lines, "_TILES", [Tile(64, 2)])
+    monkeypatch.setattr(whole_lines, "_TILES", (128,))
     x, weight = (images(*shape, dtype=torch.float16) for shape in [(1, 96, 8, 8), (96, 96, 3, 3)])
     raw, threshold = images(1, 96, 8, 8, dtype=torch.float16, seed=3), torch.rand(96, device=DEVICE)
     plain = F.conv2d(x.double(), weight.double(), padding=1).float()

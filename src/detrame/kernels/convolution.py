@@ -17,7 +17,6 @@ from detrame.kernels import few_channels, whole_lines
 from detrame.kernels.choice import Candidate, fastest
 from detrame.kernels.few_channels import Shape
 from detrame.kernels.pointwise import mask, subtract_relu
-from detrame.kernels.whole_lines import Tile
 
 FEW = 64  # channels up to which they are tried
 
@@ -49,7 +48,7 @@ def convolve(x: Tensor, weight: Tensor, shape: Shape, *, often: bool = True) -> 
     def few(x: Tensor, weight: Tensor) -> Tensor:
         return few_channels.convolve(x, weight, shape, _empty(x, weight, shape))
 
-    def lines(tile: Tile, x: Tensor, weight: Tensor) -> Tensor:
+    def lines(tile: int, x: Tensor, weight: Tensor) -> Tensor:
         return whole_lines.convolve(x, weight, _empty(x, weight, shape), tile)
 
     tiles = [partial(lines, tile) for tile in whole_lines.tiles_for(x, weight, len(weight), shape)]
@@ -100,7 +99,7 @@ def convolve_back(
     def few(grad: Tensor, x: Tensor, weight: Tensor, code: Tensor | None, out: Tensor | None) -> Tensor:
         return few_channels.convolve_back(grad, weight, shape, torch.empty_like(x) if out is None else out, code=code)
 
-    def lines(tile: Tile, grad: Tensor, x: Tensor, weight: Tensor, code: Tensor | None, out: Tensor | None) -> Tensor:
+    def lines(tile: int, grad: Tensor, x: Tensor, weight: Tensor, code: Tensor | None, out: Tensor | None) -> Tensor:
         out = torch.empty_like(x) if out is None else out
         return whole_lines.convolve(
             grad, weight, out, tile, back=True, epilogue="mask" if code is not None else "", raw=code
@@ -147,7 +146,7 @@ def step(
         out = torch.empty_like(u) if out is None else out
         return few_channels.convolve(u, coupling, shape, out, epilogue="step", raw=raw, threshold=threshold)
 
-    def lines(tile: Tile, u: Tensor, coupling: Tensor, raw: Tensor, threshold: Tensor, out: Tensor | None) -> Tensor:
+    def lines(tile: int, u: Tensor, coupling: Tensor, raw: Tensor, threshold: Tensor, out: Tensor | None) -> Tensor:
         out = torch.empty_like(u) if out is None else out
         return whole_lines.convolve(u, coupling, out, tile, epilogue="step", raw=raw, threshold=threshold)
 

@@ -5,8 +5,6 @@ lines of an image, or some whole images: shifted by a tap of the kernel it is st
 for tensors (TMA) fetches by itself, with zeros beyond the image.
 """
 
-from typing import NamedTuple
-
 import torch
 import triton
 import triton.language as tl
@@ -20,19 +18,8 @@ except ImportError:  # Triton before 3.4: nothing fits
     TensorDescriptor = None
 
 
-class Tile(NamedTuple):
-    """How many pixels a program takes, and how it is compiled."""
-
-    pixels: int
-    warps: int
-    stages: int = 3
-
-    def sums(self, outputs: int) -> float:
-        """How many a thread holds."""
-        return self.pixels * outputs / (32 * self.warps)
-
-
-_TILES = [Tile(256, 4), Tile(128, 4), Tile(64, 4)]
+_TILES = (256, 128, 64)  # pixels that a program takes
+_WARPS, _STAGES = 4, 3  # so that two programs share a multiprocessor
 _SUMS = 192  # that a thread can hold besides the rest; tiles of a quarter as many or fewer are not tried
 
 
@@ -76,8 +63,8 @@ def _convolve_lines(
     finish(total_rest, out, raw, threshold, place, pixel < pixels, output, output >= 0, epilogue)
 
 
-def tiles_for(x: Tensor, weight: Tensor, outputs: int, shape: Shape) -> list[Tile]:
-    """The tiles worth trying for a convolution of x to `outputs` channels; none where it is none of these.
+def tiles_for(x: Tensor, weight: Tensor, outputs: int, shape: Shape) -> list[int]:
+    """The tiles, in pixels, worth trying for a convolution of x to `outputs` channels; none where it is none of these.
 
     All sizes in a tile are powers of two, so the images' have to be, and the rest of the channels.
     """
@@ -88,7 +75,7 @@ def tiles_for(x: Tensor, weight: Tensor, outputs: int, shape: Shape) -> list[Til
     half = all(values.element_size() == 2 and values.data_ptr() % 16 == 0 for values in (x, weight))
     if not (sizes and same_size and half and _has_engine(x)):
         return []
-    return [tile for tile in _TILES if width <= tile.pixels and _SUMS / 4 < tile.sums(outputs) <= _SUMS]
+    return [tile for tile in _TILES if width <= tile and _SUMS / 4 < tile * outputs / (32 * _WARPS) <= _SUMS]
 
 
 def _has_engine(x: Tensor) -> bool:
@@ -106,18 +93,21 @@ def convolve(
     x: Tensor,
     weight: Tensor,
     out: Tensor,
-    tile: Tile,
+    tile: int,
     *,
     back: bool = False,
     epilogue: str = "",
     raw: Tensor | None = None,
     threshold: Tensor | None = None,
 ) -> Tensor:
-    """A convolution into `out`, of its size, with an epilogue on `raw` and `threshold`; `back`, its gradient."""
+    """A convolution into `out`, of its size, by tiles of so many pixels; `back`, the gradient of one.
+
+    The epilogue works on `raw` and `threshold`.
+    """
     images, inputs, height, width = x.shape
     columns, rest = _parts(out.shape[1])
-    lines = min(height, tile.pixels // width)
-    many = tile.pixels // (lines * width)  # images a tile
+    lines = min(height, tile // width)
+    many = tile // (lines * width)  # images a tile
     span = min(64, inputs & -inputs)
     box = [many, lines, width, span]
     patches = TensorDescriptor(x, [images, height, width, inputs], _strides(height, width, inputs), box)
@@ -130,12 +120,12 @@ def convolve(
         )
 
     pixels = images * height * width
-    _convolve_lines[(triton.cdiv(pixels, tile.pixels),)](
+    _convolve_lines[(triton.cdiv(pixels, tile),)](
         patches, filters(columns), filters(rest), out, out if raw is None else raw,
         out if threshold is None else threshold, pixels, 1.0,
         height, width, inputs, weight.shape[2], back, epilogue,
         images=many, lines=lines, span=span, columns=columns, rest=rest,
-        num_warps=tile.warps, num_stages=tile.stages,
+        num_warps=_WARPS, num_stages=_STAGES,
     )  # fmt: skip
     return out
 
