@@ -305,6 +305,20 @@ def test_an_optimizer_of_another_network_is_refused() -> None:
     detrame.project_after(torch.optim.SGD(list(converted.parameters())[-1:], lr=0.1), converted)  # the rest is frozen
 
 
+def test_parameters_that_an_optimizer_gets_later_are_projected() -> None:
+    act, z = module("conv2d")
+    head = nn.Conv2d(3, 3, 1)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="or call add_param_group first"):
+        detrame.project_after(optimizer, act)  # nothing of it is held, now
+    model = nn.Sequential(act, head)
+    detrame.project_after(optimizer, model)
+    optimizer.add_param_group({"params": act.parameters(), "lr": 10.0})
+    model(z).square().mean().backward()
+    optimizer.step()
+    assert_projected(act)
+
+
 def test_project_after_every_step_until_removed() -> None:
     act, z = module("conv2d")
     model = nn.Sequential(nn.Conv2d(3, 3, 1), act)
