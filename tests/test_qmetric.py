@@ -1,6 +1,7 @@
 import copy
 import io
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,20 @@ def test_a_tolerance_is_not_for_export() -> None:
     with pytest.raises(ValueError, match=r"an exported program cannot: leave out tolerance=0.1"):
         torch.export.export(act.eval(), (z,))
     torch.export.export(act.train(), (z,))  # where it does nothing
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+@pytest.mark.parametrize("kind", [QMetricReLU, detrame.LISTA, detrame.SLSTM])
+@pytest.mark.parametrize("structure", [name for name in STRUCTURES if name.startswith("conv")])
+def test_torch_jit_traces_convolutions_without_a_warning(kind: Callable[..., nn.Module], structure: str) -> None:
+    shape, input_shape = STRUCTURES[structure]
+    act = kind(shape[0], shape[2:], dim=len(shape) - 2, groups=shape[0] // shape[1])
+    for parameter in act.parameters():
+        nn.init.uniform_(parameter, 0, 0.1)
+    z = torch.randn(input_shape)
+    traced = torch.jit.trace(act, (z,))
+    more = torch.cat([z, -z])
+    torch.testing.assert_close(traced(more), act(more))
 
 
 def test_symbolic_tracing_takes_it_whole(structure: str) -> None:
