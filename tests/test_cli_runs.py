@@ -416,6 +416,11 @@ def test_a_full_disk(inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert complaint.endswith("(No space left on device): free some space")
 
 
+def test_a_page_says_question_mark_for_what_of_a_name_is_not_utf8(tmp_path: Path) -> None:
+    write_text(tmp_path / "page.html", "the images of the folder " + os.fsdecode(b"pets\xff"))
+    assert (tmp_path / "page.html").read_text() == "the images of the folder pets?"
+
+
 def test_a_place_that_takes_no_files(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Failure, match=r"cannot write .*page.html \(Not a directory\): choose another place"):

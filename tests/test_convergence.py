@@ -112,6 +112,16 @@ def test_eigenvalues_of_the_identity() -> None:
         prox.extreme_eigenvalues(torch.tensor([[[0.0, 3.0, 0.0]]]))
 
 
+def test_an_inverse_in_float32_is_as_symmetric_as_rounding_lets_it_be() -> None:
+    eigenvalues = torch.logspace(-4, 0, 64, dtype=torch.float64)
+    basis = torch.linalg.qr(torch.randn(64, 64, dtype=torch.float64)).Q
+    inverse = torch.linalg.inv((basis * eigenvalues @ basis.T).float())
+    assert (inverse - inverse.T).abs().max() > 1e-5 * inverse.abs().max()  # a hundred times the precision
+    low, high = prox.extreme_eigenvalues(inverse)
+    assert low == pytest.approx(1, rel=2e-4)  # by one half of the matrix alone it would be off by 5e-3
+    assert high == pytest.approx(1e4, rel=2e-4)
+
+
 @pytest.mark.parametrize(
     ("weight", "complaint"),
     [

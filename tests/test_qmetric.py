@@ -1,6 +1,7 @@
 import copy
 import io
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,20 @@ def test_a_tolerance_is_not_for_export() -> None:
     with pytest.raises(ValueError, match=r"an exported program cannot: leave out tolerance=0.1"):
         torch.export.export(act.eval(), (z,))
     torch.export.export(act.train(), (z,))  # where it does nothing
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+@pytest.mark.parametrize("kind", [QMetricReLU, detrame.LISTA, detrame.SLSTM])
+@pytest.mark.parametrize("structure", [name for name in STRUCTURES if name.startswith("conv")])
+def test_torch_jit_traces_convolutions_without_a_warning(kind: Callable[..., nn.Module], structure: str) -> None:
+    shape, input_shape = STRUCTURES[structure]
+    act = kind(shape[0], shape[2:], dim=len(shape) - 2, groups=shape[0] // shape[1])
+    for parameter in act.parameters():
+        nn.init.uniform_(parameter, 0, 0.1)
+    z = torch.randn(input_shape)
+    traced = torch.jit.trace(act, (z,))
+    more = torch.cat([z, -z])
+    torch.testing.assert_close(traced(more), act(more))
 
 
 def test_symbolic_tracing_takes_it_whole(structure: str) -> None:
@@ -303,6 +318,20 @@ def test_an_optimizer_of_another_network_is_refused() -> None:
     with pytest.raises(ValueError, match=r"holds no parameter of the network.* after detrame.convert, which copies"):
         detrame.project_after(optimizer, converted)
     detrame.project_after(torch.optim.SGD(list(converted.parameters())[-1:], lr=0.1), converted)  # the rest is frozen
+
+
+def test_parameters_that_an_optimizer_gets_later_are_projected() -> None:
+    act, z = module("conv2d")
+    head = nn.Conv2d(3, 3, 1)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="or call add_param_group first"):
+        detrame.project_after(optimizer, act)  # nothing of it is held, now
+    model = nn.Sequential(act, head)
+    detrame.project_after(optimizer, model)
+    optimizer.add_param_group({"params": act.parameters(), "lr": 10.0})
+    model(z).square().mean().backward()
+    optimizer.step()
+    assert_projected(act)
 
 
 def test_project_after_every_step_until_removed() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 from operator import index
+from pathlib import Path
 
 
 class Failure(RuntimeError):
@@ -35,6 +36,14 @@ def why_not(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"it lacks {error}"
     return "it has other fields" if isinstance(error, TypeError) else str(error)
+
+
+def check_utf8(path: Path, remedy: str) -> None:
+    """A Failure, with what to do, if a path is not UTF-8: safetensors writes to such a one, but cannot read it."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise Failure(f"{path} is not UTF-8, and could not be read again: {remedy}") from None
 
 
 def check_type(name: str, value: object, wanted: type, called: str) -> None:

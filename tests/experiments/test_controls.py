@@ -9,7 +9,7 @@ from torch import nn
 
 from detrame import cli
 from detrame.experiments import controls, default_recipe
-from detrame.experiments.controls import WIDTHS, contenders, control_rows, matched_width, network_cost
+from detrame.experiments.controls import WIDTHS, contenders, matched_width, network_cost
 from detrame.experiments.results import Result, result_name, stored
 from detrame.models import Cost, create_model
 from detrame.training import Recipe, Scores
@@ -61,7 +61,7 @@ def test_rows_are_made_of_full_length_runs_of_exactly_the_recipe() -> None:
             (control.replace(width=2.0), 50.0),
         ]
     ]
-    rows = {(row.activation, row.matched): row for row in control_rows(found) if row.model == "resnet20"}
+    rows = {(row.activation, row.matched): row for row in controls.rows(found) if row.model == "resnet20"}
     assert list(rows) == [("relu", None), ("qmetric", None), ("relu", "parameters"), ("relu", "multiply_adds")]
     assert [(row.mean, row.n) for row in rows.values()] == [(92.0, 1), (None, 0), (93.5, 2), (None, 0)]
     assert rows["relu", "parameters"].std == pytest.approx(0.5**0.5)

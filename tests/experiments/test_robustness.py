@@ -21,6 +21,7 @@ from detrame.experiments.robustness import (
     Measured,
     Settings,
     Subject,
+    lacking,
     measure,
     page,
     tables,
@@ -295,14 +296,14 @@ def test_a_call_cut_short_loses_one_strength_at_most(
     network: Network, on_digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Settings(crafting=20, images=20, seeds=(0, 1), passes=1)
-    run = partial(tables.run_missing, [network], ["uap-gradient"], settings, on_digits, device="cpu", minutes=1)
+    run = partial(lacking.run_missing, [network], ["uap-gradient"], settings, on_digits, device="cpu", minutes=1)
     clock = iter([0.0] * 5 + [61.0])  # the second of three radii is not done when the time is over
-    monkeypatch.setattr(tables, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(lacking, "monotonic", lambda: next(clock))
     with pytest.raises(Failure, match="stopped after 1 minute"):
         run()
     assert [figure.radius for figure in stored(on_digits, "uap-gradient")[0].figures] == [0.05, 0.05]
-    assert len(tables.missing([network], ["uap-gradient"], settings, on_digits)) == 1
-    monkeypatch.setattr(tables, "monotonic", lambda: 0.0)
+    assert len(lacking.missing([network], ["uap-gradient"], settings, on_digits)) == 1
+    monkeypatch.setattr(lacking, "monotonic", lambda: 0.0)
     with patch.object(Subject, "attack", autospec=True, side_effect=Subject.attack) as attack:
         run()
     assert [call.args[2] for call in attack.call_args_list] == [
@@ -316,13 +317,15 @@ def test_a_call_cut_short_loses_one_strength_at_most(
     assert whole.perturbations is not None
     assert torch.allclose(found.perturbations, whole.perturbations, atol=1e-3)
     other = replace(network, source="another run")
-    assert len(tables.missing([network, other], ["uap-gradient"], settings, on_digits)) == 1
+    assert len(lacking.missing([network, other], ["uap-gradient"], settings, on_digits)) == 1
 
 
 def test_a_gpu_has_all_radii_as_one_job() -> None:
     strengths = [("pixels", 0.1), ("pixels", 0.2), ("normalised", 0.1)]
-    assert tables._jobs(strengths, "uap", "cuda:0") == [strengths]
-    assert tables._jobs(strengths, "uap", "cpu") == tables._jobs(strengths, "noise", "cuda") == [[s] for s in strengths]
+    assert lacking._jobs(strengths, "uap", "cuda:0") == [strengths]
+    assert (
+        lacking._jobs(strengths, "uap", "cpu") == lacking._jobs(strengths, "noise", "cuda") == [[s] for s in strengths]
+    )
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -330,8 +333,8 @@ def test_jobs_do_not_change_the_figures(
     jobs: int, on_digits: Path, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Settings(crafting=40, images=60, seeds=(0, 1), passes=1)
-    monkeypatch.setattr(tables, "_jobs", lambda strengths, *_: [strengths[k::jobs] for k in range(jobs)])
-    tables.run_missing([network], ["uap-gradient"], settings, on_digits, device="cpu")
+    monkeypatch.setattr(lacking, "_jobs", lambda strengths, *_: [strengths[k::jobs] for k in range(jobs)])
+    lacking.run_missing([network], ["uap-gradient"], settings, on_digits, device="cpu")
     (found,) = stored(on_digits, "uap-gradient")
     whole = Subject(network, settings, "cpu").attack("uap-gradient", tables.balls(network))
     assert sorted(map(str, found.figures)) == sorted(map(str, whole.figures))
@@ -355,10 +358,10 @@ def test_other_settings_are_another_measurement(on_digits: Path, capsys: pytest.
 
 def test_what_is_stored_says_how_many_images_there_were(on_digits: Path, network: Network) -> None:
     settings = Settings(images=5000, seeds=(0,))
-    tables.run_missing([network], ["noise"], settings, on_digits, device="cpu")
+    lacking.run_missing([network], ["noise"], settings, on_digits, device="cpu")
     (found,) = stored(on_digits, "noise")
     assert found.settings.images == len(network.dataset.test) < 5000
-    assert not tables.missing([network], ["noise"], settings, on_digits)
+    assert not lacking.missing([network], ["noise"], settings, on_digits)
 
 
 def test_a_kill_between_figures_and_perturbations_does_no_harm(measured: Measured, tmp_path: Path) -> None:

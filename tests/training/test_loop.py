@@ -474,12 +474,24 @@ def test_runs_named_in_two_ways_stop_as_others_do(tmp_path: Path, monkeypatch: p
     assert all(run.finished for run in resume_all(paths, minutes=10)), "time that is not up stops nothing"
 
 
+def test_a_folder_renamed_to_what_is_not_utf8_is_no_damaged_run(finished: Run, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"r\xff")
+    try:
+        shutil.copytree(finished.path, path)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    with pytest.raises(Failure, match=r"weights.safetensors is not UTF-8, .* rename its folder$"):
+        _ = load(path).model
+
+
 def test_folders_that_cannot_be_trained_into(finished: Run, tmp_path: Path) -> None:
     with pytest.raises(Failure, match="is not empty: choose another --out, or continue it"):
         train(tiny(), finished.path)
     (tmp_path / "file").write_text("")
     with pytest.raises(Failure, match="cannot make the folder"):
         train(tiny(), tmp_path / "file" / "run")
+    with pytest.raises(Failure, match="is not UTF-8, and could not be read again: choose another --out"):
+        train(tiny(), tmp_path / os.fsdecode(b"r\xff"))
     assert resume(finished.path).scores == finished.scores
     with pytest.raises(ValueError, match="checkpoint_every must be at least 1, got 0"):
         resume(finished.path, checkpoint_every=0)

@@ -182,8 +182,8 @@ def _project_together(modules: list[QMetricReLU]) -> None:
 def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
     """Call :func:`project_` after every ``optimizer.step()``. Call ``.remove()`` on the returned handle to undo this.
 
-    Raises a ValueError if the optimizer holds no parameter of the network, for instance because it was made before the
-    network was converted.
+    It follows parameters of the network that the optimizer gets later, by ``add_param_group``. Raises a ValueError if
+    the optimizer holds none yet, for instance because it was made before the network was converted.
     """
     check_type("optimizer", optimizer, Optimizer, "a torch.optim.Optimizer")
     check_type("model", model, nn.Module, "an nn.Module")
@@ -191,7 +191,7 @@ def project_after(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
     if held.isdisjoint(map(id, model.parameters())):
         raise ValueError(
             "the optimizer holds no parameter of the network, so it would train another one: make it from this "
-            "network's parameters, after detrame.convert, which copies"
+            "network's parameters, after detrame.convert, which copies, or call add_param_group first"
         )
 
     def project(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
-    from detrame.experiments import accuracy, changes, ddl, depth, parameters, timing
+    from detrame.experiments import accuracy, changes, controls, ddl, depth, parameters, timing
     from detrame.experiments.bench import Steps
-    from detrame.experiments.controls import Control
     from detrame.experiments.plans import Summary
     from detrame.experiments.robustness import Measured, tables
     from detrame.models import ModelInfo
@@ -59,14 +58,14 @@ def print_accuracy(rows: "Sequence[accuracy.Row]") -> None:
     _print(table)
 
 
-def print_controls(rows: "Sequence[Control]") -> None:
+def print_controls(rows: "Sequence[controls.Row]") -> None:
     """The ReLU networks that cost as much as the Q-Metric one, beside it and its ReLU twin."""
     table = _table(["network", "matched in"], ["width", "parameters, M", "multiply-adds, M", "accuracy, %", "seeds"])
     for row in rows:
         counts = [f"{row.parameters / 1e6:.2f}", f"{row.multiply_adds / 1e6:.1f}"]
         accuracy = _spread(row.mean, row.std)
         matched = (row.matched or "").replace("_", "-")
-        table.add_row(f"{row.model} {row.activation}", matched, f"{row.width:g}", *counts, accuracy, str(row.n or ""))
+        table.add_row(_network(row), matched, f"{row.width:g}", *counts, accuracy, str(row.n or ""))
     _print(table)
 
 
@@ -170,7 +169,7 @@ def _spread(mean: float | None, std: float | None) -> str:
     return plus_minus(mean, std)
 
 
-def _network(row: "Summary | accuracy.Row | ddl.Row | changes.Row | timing.Row") -> str:
+def _network(row: "Summary | accuracy.Row | changes.Row | controls.Row | ddl.Row | timing.Row") -> str:
     from detrame.training.recipe import iterates
 
     return f"{row.model} {row.activation}" + (f" T={row.iterations}" if iterates(row.activation) else "")

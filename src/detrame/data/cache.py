@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from detrame.data.dataset import Dataset, Split
 from detrame.data.proof import proven
-from detrame.errors import Failure, why_not
+from detrame.errors import Failure, check_utf8, why_not
 
 _SUFFIX = ".safetensors"
 
@@ -42,6 +42,7 @@ def path(name: str) -> Path:
 
 def made() -> Path:
     """The folder of the data sets, which is made if need be; a Failure if it cannot be."""
+    check_utf8(folder(), "set DETRAME_DATA to another folder")
     try:
         folder().mkdir(parents=True, exist_ok=True)
     except FileExistsError:

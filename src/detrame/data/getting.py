@@ -108,11 +108,18 @@ def _from_path(name: str, known: Entry, path: Path) -> tuple[Splits, bool]:
 
 def _published(known: Entry, path: Path) -> Sequence[Path]:
     """The official files at `path`, which is the folder that holds them or one of them; their MD5 is checked."""
-    if len(known.archives) == 1 and path.is_file():
+    names = [archive.filename for archive in known.archives]
+    if path.is_dir():
+        paths = [path / name for name in names]
+    elif len(names) == 1:  # by whatever name
         paths = [path]
+    elif path.name in names:
+        paths = [path.with_name(name) for name in names]
     else:
-        home = path if path.is_dir() else path.parent
-        paths = [home / archive.filename for archive in known.archives]
+        raise ValueError(
+            f"{path} is not a file of {known.title}: give the folder that holds {' and '.join(names)}, "
+            "one of these files in it, or an .npz with x, y, xt and yt"
+        )
     for archive, file in zip(known.archives, paths, strict=True):
         check_md5(file, archive, f"fetch {archive.url}")
     return paths

@@ -24,7 +24,7 @@ WIDTHS = [eighths / 8 for eighths in range(8, 33)]
 
 
 @dataclass(frozen=True)
-class Control:
+class Row:
     """A network beside those it is compared with: its cost, and its accuracy in percent (None before it has run).
 
     `matched` is the field of :class:`~detrame.models.Cost` in which the network equals the Q-Metric one as nearly as
@@ -34,14 +34,15 @@ class Control:
     model: str
     dataset: str
     activation: str
+    iterations: int
     matched: str | None
     width: float
-    parameters: int
-    multiply_adds: int
     mean: float | None
     std: float | None
     n: int
     epochs: int
+    parameters: int
+    multiply_adds: int
 
 
 def contenders(model: str, *, epochs: int | None = None) -> dict[str | None, list[Recipe]]:
@@ -79,7 +80,7 @@ def controlled(models: Sequence[str] | None = None) -> Sequence[str]:
     return models or MODELS
 
 
-def control_recipes(models: Sequence[str], seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:
+def recipes(models: Sequence[str], seeds: Sequence[int], *, epochs: int | None = None) -> list[Recipe]:
     """The runs of the comparison, the published networks among them."""
     return [
         recipe.replace(seed=seed)
@@ -90,9 +91,7 @@ def control_recipes(models: Sequence[str], seeds: Sequence[int], *, epochs: int 
     ]
 
 
-def control_rows(
-    results: Sequence[Result], models: Sequence[str] = MODELS, *, epochs: int | None = None
-) -> list[Control]:
+def rows(results: Sequence[Result], models: Sequence[str] = MODELS, *, epochs: int | None = None) -> list[Row]:
     """Every network of the comparison with its cost and what its full-length runs, or those of some epochs, reached."""
     return [
         _row(recipe, matched, by_recipe(results, recipe))
@@ -102,14 +101,15 @@ def control_rows(
     ]
 
 
-def _row(recipe: Recipe, matched: str | None, found: Sequence[Result]) -> Control:
-    return Control(
+def _row(recipe: Recipe, matched: str | None, found: Sequence[Result]) -> Row:
+    return Row(
         model=recipe.model,
         dataset=recipe.dataset,
         activation=recipe.activation,
+        iterations=recipe.iterations,
         matched=matched,
         width=recipe.width,
-        **network_cost(recipe)._asdict(),
         **Spread.fields([result.scores.last for result in found]),
         epochs=recipe.epochs,
+        **network_cost(recipe)._asdict(),
     )

@@ -26,8 +26,12 @@ def extreme_eigenvalues(weight: Tensor, size: tuple[int, ...] = ()) -> tuple[flo
 
 
 def ends(weight: Tensor, size: tuple[int, ...]) -> tuple[float, float]:
-    """The same of a weight that is known to be symmetric, up to rounding."""
+    """The same of a weight that is known to be symmetric, up to rounding: of its symmetric part.
+
+    Of an inverse in float32, that part keeps the small eigenvalues, which one half of the matrix loses.
+    """
     weight = weight.detach().double()
+    weight = (weight + operators.transpose(weight)) / 2
     if not is_small(weight, size):
         return _lanczos(weight, size)
     blocks = operators.blocks(weight) if weight.ndim == 2 else operators.to_dense(weight, size)

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from detrame.errors import Failure
+from detrame.errors import Failure, check_utf8
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -84,8 +84,8 @@ def _cannot_write(path: Path, error: OSError) -> Failure:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8, whole or not at all."""
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    """Write a text file in UTF-8, whole or not at all; what of a file's name is not UTF-8 becomes a question mark."""
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8", errors="replace"))
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
@@ -107,6 +107,7 @@ def sha256(path: Path) -> str:
 
 def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors file; a Failure that names the file and the remedy if it is damaged."""
+    check_utf8(path, "rename its folder")
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118

@@ -23,7 +23,7 @@ from torch import nn
 
 from detrame.data import CATALOGUE, Dataset, cache
 from detrame.data import load as load_dataset
-from detrame.errors import Failure, why_not
+from detrame.errors import Failure, check_utf8, why_not
 from detrame.training.environment import describe, sittings
 from detrame.training.files import read_tensors, sha256, write_text
 from detrame.training.recipe import Recipe
@@ -196,6 +196,7 @@ def _check_readable(folder: Path) -> None:
 
 def prepare(path: Path, recipe: Recipe, dataset: Dataset, device: str) -> Run:
     """Make the folder of a run that is still to be trained."""
+    check_utf8(path, "choose another --out")
     if path.exists() and not path.is_dir():
         raise Failure(f"{path} is a file: choose another --out")
     environment = {"format": FORMAT, **describe(dataset, device)}

@@ -30,12 +30,12 @@ def controls(
 
         detrame reproduce controls --models resnet20 --seeds 0,1,2 --budget 30
     """
-    from detrame.experiments.controls import control_recipes, control_rows, controlled
+    from detrame.experiments import controls as table
 
-    chosen = controlled(names("--models", models))
-    wanted = control_recipes(chosen, seeds_of(seeds, show=show), epochs=epochs)
+    chosen = table.controlled(names("--models", models))
+    wanted = table.recipes(chosen, seeds_of(seeds, show=show), epochs=epochs)
     found = results_of(wanted, results, device, budget, dry_run=dry_run, show=show, as_json=as_json)
-    rows = control_rows(found, chosen, epochs=epochs)
+    rows = table.rows(found, chosen, epochs=epochs)
     if as_json:
         print_document([vars(row) for row in rows if row.n])
     else:

@@ -146,7 +146,7 @@ class _Table:
         self, settings: "Settings", runs: Path, device: str, budget: float | None, *, dry_run: bool, show: bool
     ) -> None:
         """Take the missing measurements, or list them, or do neither; and print what is stored."""
-        from detrame.experiments.robustness import tables
+        from detrame.experiments.robustness import lacking
         from detrame.training.files import ready_to_write
 
         if self.out is not None:
@@ -158,15 +158,15 @@ class _Table:
             return
         networks = self._trained(runs)
         if dry_run:
-            _list(tables.missing(networks, self.attacks, settings, self.results), self.as_json)
+            _list(lacking.missing(networks, self.attacks, settings, self.results), self.as_json)
             return
         tell = None if self.as_json else tell_measured
         try:
-            tables.run_missing(
+            lacking.run_missing(
                 networks, self.attacks, settings, self.results, device=device, minutes=budget, on_result=tell
             )
         except OutOfTime as stopped:
-            left = tables.missing(networks, self.attacks, settings, self.results)
+            left = lacking.missing(networks, self.attacks, settings, self.results)
             tell_left(stopped, f"{len(left)} measurements")
         self._print()
 

@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from detrame.experiments import accuracy, changes, ddl, paper, parameters, timing
+from detrame.experiments import accuracy, changes, controls, ddl, paper, parameters, timing
 from detrame.experiments.accuracy import Row
 from detrame.experiments.changes import Row as Change
-from detrame.experiments.controls import Control, control_rows
+from detrame.experiments.controls import Row as Control
 from detrame.experiments.ddl import Row as DdlRow
 from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, by_recipe, stored
@@ -121,7 +121,7 @@ class Evidence:
         return cls(
             results=results,
             rows=rows,
-            controls=control_rows(results),
+            controls=controls.rows(results),
             changes=changes.tried(stored(folder, table=changes.TABLE), results),
             timing=timing.rows(folder),
             ddl=[row for dataset in ("cifar10", "cifar100") for row in ddl.rows(dictionaries, dataset, DDL_METHODS)],

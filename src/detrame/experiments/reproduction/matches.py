@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from detrame.experiments.accuracy import Row
-from detrame.experiments.controls import Control
+from detrame.experiments.controls import Row as Control
 from detrame.experiments.paper import COMPARED
 from detrame.experiments.reproduction.evidence import ARCHITECTURES, Evidence, Gain, model_name, models, ours, weighted
 

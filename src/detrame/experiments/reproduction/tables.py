@@ -6,7 +6,7 @@ from typing import NamedTuple
 from detrame.experiments import paper, timing
 from detrame.experiments.changes import HELD_OUT, ON_HELD_OUT
 from detrame.experiments.changes import Row as Change
-from detrame.experiments.controls import Control
+from detrame.experiments.controls import Row as Control
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Pair, counting, model_name, models
 from detrame.experiments.reproduction.matches import Match, matches
 from detrame.experiments.reproduction.verdicts import Verdict, side

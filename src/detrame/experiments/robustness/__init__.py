@@ -1,6 +1,6 @@
 """Trained networks under attack: what is measured, where it is stored, and what the paper claims."""
 
-from detrame.experiments.robustness import page, tables
+from detrame.experiments.robustness import lacking, page, tables
 from detrame.experiments.robustness.measure import ATTACKS, Figure, Measured, Settings, Subject
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Measured",
     "Settings",
     "Subject",
+    "lacking",
     "page",
     "tables",
 ]

@@ -36,6 +36,7 @@ from detrame.training.environment import describe
 
 UNIVERSAL: dict[str, Callable[..., Crafted]] = {"uap": batched, "uap-gradient": gradient, "uap-sequential": sequential}
 ATTACKS = (*UNIVERSAL, *PER_IMAGE)
+Strength = tuple[str, float]  # unit, and radius or noise ratio
 CHANGED = 8  # images to be shown, for each radius
 
 
@@ -93,6 +94,13 @@ class Figure:
     pixels: float | None = None
     normalised: float | None = None
     noise_ratio: float | None = None
+
+    @property
+    def strength(self) -> Strength:
+        """At what it was measured."""
+        strength = self.noise_ratio if self.radius is None else self.radius
+        assert strength is not None
+        return self.unit, strength
 
 
 def position(pixels: float | None, noise_ratio: float | None) -> float:

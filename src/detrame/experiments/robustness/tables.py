@@ -1,31 +1,21 @@
 """The paper's claims on robustness: the networks, radii and noise they take, and our figures beside its own."""
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
-import torch
-
-from detrame.data.catalogue import entry
-from detrame.errors import Failure, OutOfTime
 from detrame.experiments import paper
-from detrame.experiments.networks import Network, trained, twin
-from detrame.experiments.robustness.measure import Figure, Measured, Settings, Subject, position
-from detrame.experiments.robustness.stored import path_of, read, store
+from detrame.experiments.networks import Network, trained
+from detrame.experiments.robustness.measure import Figure, Measured, Strength, position
 from detrame.experiments.spread import Spread
 from detrame.robustness import UNITS, Ball
 from detrame.robustness.trust import Check
-from detrame.robustness.universal import OnStep
 from detrame.training.environment import short_commit
 
 UAP, NOISE, EACH_IMAGE = ("uap", "uap-gradient"), ("noise",), ("pgd", "autoattack")
-CHECKED = "pgd"  # with which the checks on hidden gradients are made, at the smallest radius
 RADII = tuple(grey / 255 for grey in (1, 2, 4, 6, 8, 10))  # in pixels, beside the paper's xi in either unit
 EACH_IMAGE_RADII = tuple(grey / 255 for grey in (1, 2, 4, 8))  # in pixels
-Strength = tuple[str, float]  # unit, and radius or noise ratio
 NOISE_RATIOS = tuple(10 ** (decibel / 10) for decibel in (-40, -35, -30, -25, -20, -15, -10))
 # The networks of the paper's row and of its two figures; of residual ones, the deepest that is trained.
 FIGURES = {
@@ -134,129 +124,13 @@ def balls(network: Network) -> list[Ball]:
     return [*(network.ball(radius, "pixels") for radius in RADII), *(network.ball(xi, unit) for unit in units)]
 
 
-def run_missing(
-    networks: Sequence[Network],
-    attacks: Sequence[str],
-    settings: Settings,
-    results: Path,
-    *,
-    device: str = "auto",
-    minutes: float | None = None,
-    on_result: Callable[[Measured], None] | None = None,
-) -> None:
-    """Attack what has not been measured with these settings yet, and store the figures of each job as they come.
-
-    After `minutes` it ends in OutOfTime: at the next step of crafting or, for attacks on each image, at the next
-    radius. The next call goes on: it measures again the one job that was not done, and what comes after it. What was
-    measured with more images or seeds than these settings ask for is not replaced.
-    """
-    end = math.inf if minutes is None else monotonic() + 60 * minutes
-    left = missing(networks, attacks, settings, results)
-
-    def tick(_done: int = 0, _steps: int = 0) -> None:
-        if minutes is not None and monotonic() > end:
-            raise OutOfTime(minutes)
-
-    for network, attack in left:
-        _refuse_smaller(network, attack, _within(settings, network), results)
-    for network, attack in left:
-        tick()
-        subject = Subject(network, _within(settings, network), device)
-        measured, strengths = _so_far(network, attack, subject.settings, results)
-        for group in _jobs(strengths, attack, subject.device):
-            tick()
-            part = _measure(subject, attack, group, tick)
-            if attack == CHECKED and group == [("pixels", min(EACH_IMAGE_RADII))]:
-                part = _checked(subject, part, twin(network, networks))
-            measured = part if measured is None else measured.joined(part)
-            store(measured, results)
-        if on_result is not None and measured is not None:
-            on_result(measured)
-
-
-def missing(
-    networks: Sequence[Network], attacks: Sequence[str], settings: Settings, results: Path
-) -> list[tuple[Network, str]]:
-    """The measurements that are not stored, or not with these settings at all strengths."""
-    return [
-        (network, attack)
-        for network in networks
-        for attack in attacks
-        if _so_far(network, attack, _within(settings, network), results)[1]
-    ]
-
-
-def _within(settings: Settings, network: Network) -> Settings:
-    return settings.within(*entry(network.recipe.dataset).counts)
-
-
-def _refuse_smaller(network: Network, attack: str, settings: Settings, results: Path) -> None:
-    """A Failure if what is stored took more images or seeds than would take its place."""
-    path = _path(network, attack, results)
-    if not path.exists():
-        return
-    there = read(path).settings
-    sizes = {
-        "test images": (there.images, settings.images),
-        "crafting images": (there.crafting, settings.crafting) if attack in UAP else (0, 0),
-        "seeds": (len(there.seeds), len(settings.seeds)),
-    }
-    for what, (before, now) in sizes.items():
-        if before > now:
-            raise Failure(
-                f"{path} was measured with {before} {what}, more than {now}: "
-                "store a smaller trial elsewhere, with --results"
-            )
-
-
-def _path(network: Network, attack: str, results: Path) -> Path:
-    recipe = network.recipe
-    return path_of(results, attack, recipe.dataset, recipe.model, recipe.activation)
-
-
-def _so_far(network: Network, attack: str, settings: Settings, results: Path) -> tuple[Measured | None, list[Strength]]:
-    """What is stored of a measurement of this very network with these settings, and the strengths that are missing."""
-    recipe, path = network.recipe, _path(network, attack, results)
-    found = read(path) if path.exists() else None
-    this = (network.source, recipe.split_seed, recipe.iterations, settings)
-    if found is None or (found.source, found.split_seed, found.iterations, found.settings) != this:
-        return None, _wanted(network, attack)
-    done = {_strength(figure) for figure in found.figures}
-    return found, [strength for strength in _wanted(network, attack) if strength not in done]
-
-
-def _wanted(network: Network, attack: str) -> list[Strength]:
+def strengths(network: Network, attack: str) -> list[Strength]:
+    """All at which a table has the figures of a network under an attack."""
     if attack == "noise":
         return [(unit, ratio) for unit in UNITS for ratio in NOISE_RATIOS]
     if attack in EACH_IMAGE:
         return [("pixels", radius) for radius in EACH_IMAGE_RADII]
     return [(ball.unit, ball.radius) for ball in balls(network)]
-
-
-def _strength(figure: Figure) -> Strength:
-    strength = figure.noise_ratio if figure.radius is None else figure.radius
-    assert strength is not None
-    return figure.unit, strength
-
-
-def _jobs(strengths: list[Strength], attack: str, device: str) -> list[list[Strength]]:
-    """What is measured at once: on a GPU, which small batches leave idle, all universal radii; else one strength."""
-    if attack in UAP and torch.device(device).type == "cuda":
-        return [strengths]
-    return [[strength] for strength in strengths]
-
-
-def _measure(subject: Subject, attack: str, job: list[Strength], on_step: OnStep) -> Measured:
-    if attack == "noise":
-        ((unit, ratio),) = job
-        return subject.noise([ratio], [unit])
-    return subject.attack(attack, [subject.network.ball(radius, unit) for unit, radius in job], on_step)
-
-
-def _checked(subject: Subject, measured: Measured, twin: Network | None) -> Measured:
-    start = monotonic()
-    found = subject.check(subject.network.ball(min(EACH_IMAGE_RADII), "pixels"), twin)
-    return replace(measured, checks=found, seconds=measured.seconds + monotonic() - start)
 
 
 def rows(measurements: Iterable[Measured]) -> list[Row]:
@@ -267,7 +141,7 @@ def rows(measurements: Iterable[Measured]) -> list[Row]:
 def _rows(measured: Measured) -> Iterable[Row]:
     groups: dict[Strength, list[Figure]] = {}
     for figure in measured.figures:
-        groups.setdefault(_strength(figure), []).append(figure)
+        groups.setdefault(figure.strength, []).append(figure)
     smallest = min(groups, key=lambda strength: strength[1])
     for strength, figures in groups.items():
         first = figures[0]
