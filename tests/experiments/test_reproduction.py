@@ -106,6 +106,7 @@ def timed(evidence: Evidence, **ratios: float) -> Evidence:
         "step_ms": 2.0,
         "operations_ratio": 3.9,
         "hardware": "NVIDIA H200",
+        "commit": "0123456",
         "train_s": 300.0,
         "train_basis": "the steps",
         "test_s_per_image": 1e-5,
@@ -852,7 +853,7 @@ def test_what_was_tried_where_q_metric_falls_short_is_told(tmp_path: Path) -> No
 
 def test_times_are_shown_beside_the_paper_s(nothing: Evidence) -> None:
     html = page(timed(nothing, plainnet12=2.4))
-    assert "we on NVIDIA H200" in html
+    assert "we on NVIDIA H200 at commit 0123456, so" in html
     assert "PlainNet 12 ReLU 4,088 300 212 10.00 2.00 1.96 2.40 1.66 1.00 3.90" in lines(html)
     assert "Q-Metric 8,023 300 352 10.00 2.00" in lines(html)
     assert f"ResNet 8 ReLU 3,152 {DASH} 176 {DASH} {DASH} 1.26 {DASH} 1.19 {DASH} {DASH}" in lines(html)

@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 from detrame.experiments.report.groups import NAMES
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, model_name
 from detrame.experiments.reproduction.verdicts import Claim, Count, Verdict
+from detrame.experiments.timing import Row as TimeRow
 from detrame.training.environment import short_commit, sittings
 
 # The verdicts with their colour and their sign, so that they are told apart by more than words.
@@ -78,10 +79,17 @@ def most_parameters(evidence: Evidence) -> str:
     return f"{max(counts[m, d, 'qmetric'] / counts[m, d, 'relu'] for m, d, _ in counts):.1f}"
 
 
-def training_times(evidence: Evidence) -> str:
+def times_measured_on(rows: Sequence[TimeRow]) -> str:
+    """On which hardware our times were measured, at which commits; nothing before one is."""
+    measured = [row for row in rows if row.step_ms is not None]
+    hardware, commits = (list(dict.fromkeys(getattr(row, name) for row in measured)) for name in ("hardware", "commit"))
+    return f"{_joined(hardware)} at commit{'s' * (len(commits) > 1)} {_joined(commits)}" if measured else ""
+
+
+def training_times(rows: Sequence[TimeRow]) -> str:
     """What our training times are, by the rows of the time table; nothing before one is measured."""
     networks: dict[str, list[str]] = {}
-    for row in evidence.timing:
+    for row in rows:
         if row.train_basis:
             networks.setdefault(row.train_basis, []).append(f"{model_name(row.model)} with {NAMES[row.activation]}")
     if not networks:
