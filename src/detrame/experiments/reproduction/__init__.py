@@ -46,6 +46,7 @@ def page(evidence: Evidence) -> str:
         changes=tables.changes(evidence),
         held_out_deviation=tables.held_out_deviation(evidence),
         behind=wording.behind(evidence),
+        tried=wording.tried(evidence),
         times=tables.times(evidence),
         training_times=wording.training_times(evidence.timing),
         times_measured_on=wording.times_measured_on(evidence.timing),
