@@ -95,7 +95,8 @@ def test_a_dry_run_tells_the_time_by_steps(
     assert cli.run(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "cifar10/resnet8-relu-200epochs-seed0: about 1.3 minutes on H200"
-    assert lines[2] == "cifar10/resnet20-relu-200epochs-seed0: never run before"
+    assert lines[2] == "cifar10/resnet20-relu-200epochs-seed0: no time is known"
+    assert lines[-1].endswith(" one after another, without 2 of which no time is known")
     assert cli.run([*arguments, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed[0]["expected_seconds"] == pytest.approx(1e-3 * 391 * 200 + 1e-6 * 10_000 * 200)
