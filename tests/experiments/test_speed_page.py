@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from detrame.experiments.bench import store
+from detrame.experiments.bench import plots, store
 from detrame.experiments.bench.accuracy import MARGIN
 from detrame.experiments.bench.steps import StepFigures, Steps
 from detrame.experiments.spread import Spread
@@ -137,3 +137,9 @@ def test_on_a_cpu_the_other_shapes_gain_what_is_stored() -> None:
     cases = json.loads((ROOT / "results" / "q_metric_relu.json").read_text())["cases"]
     gains = [case["speed"] - 1 for case in cases]
     assert f"gain between {min(gains):.0%} and {max(gains):.0%}." in WORDS
+
+
+@pytest.mark.parametrize("name", ["steps.svg", "ratios.svg"])
+def test_the_plots_are_those_of_the_stored_steps(name: str, tmp_path: Path) -> None:
+    plots.write(STEPS, tmp_path)
+    assert (tmp_path / name).read_text() == (FOLDER / name).read_text()
