@@ -82,5 +82,5 @@ def figures(step_ms: float = 1.0, **changes: Any) -> StepFigures:
 
 
 def measured(model: str = "resnet8", *, device: str = "cuda", hardware: str = "H200", batch: int = 128) -> Steps:
-    environment = {"device": device, "hardware": hardware}
+    environment = {"device": device, "hardware": hardware, "commit": "0123456789"}
     return Steps(model, batch, figures(1.0), figures(1.6), 1.6, 1.7, 2.7, 1.26, Ceilings(700.0, 4000.0), environment)

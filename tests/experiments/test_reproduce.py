@@ -109,6 +109,10 @@ def test_verdicts(mean: float | None, std: float | None, paper_std: float | None
     assert row.verdict == verdict
 
 
+def test_a_run_longer_than_the_paper_s_is_not_judged_by_it() -> None:
+    assert Row("plainnet9", "cifar10", "relu", 2, 90.31, 0.31, 95.0, None, 1, 300, None).verdict == "a longer run"
+
+
 def test_two_deviations_are_within_two_deviations() -> None:
     for model, row in paper.tables()["accuracy"].items():
         for dataset, cell in row.items():

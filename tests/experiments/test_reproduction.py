@@ -106,6 +106,7 @@ def timed(evidence: Evidence, **ratios: float) -> Evidence:
         "step_ms": 2.0,
         "operations_ratio": 3.9,
         "hardware": "NVIDIA H200",
+        "commit": "0123456",
         "train_s": 300.0,
         "train_basis": "the steps",
         "test_s_per_image": 1e-5,
@@ -821,6 +822,7 @@ def test_the_controls_have_their_section_and_their_curve(tmp_path: Path) -> None
         store(tmp_path, recipe, last)
     html = build(tmp_path)
     assert "ReLU, widened to the parameters of Q-Metric 1.250 0.42M 64M 93.00 1 +0.50" in lines(html)
+    assert "A network without an accuracy has not run yet." in html
     assert "CIFAR-10 ResNet 20 and its control 92.50 93.00 \N{MINUS SIGN}0.50 within chance" in lines(html)
     assert "CIFAR-10 ResNet 20 92.50 92.00 +0.50 beyond the curve" in lines(html)
     assert "ResNet 20 with ReLU, widened" in html
@@ -850,9 +852,27 @@ def test_what_was_tried_where_q_metric_falls_short_is_told(tmp_path: Path) -> No
     assert "held-out ones is known" not in before
 
 
+def test_what_the_changes_came_to_is_told(tmp_path: Path) -> None:
+    for model in ("wideresnet16_4", "wideresnet16_8"):
+        store_cell(tmp_path, model, "cifar10", 94.0, 94.0)
+    short = changes.recipes("wideresnet16_4", "cifar10")
+    tried = short["none"][:1] + short["nesterov"]
+    for recipe, score in zip(tried, (92.0, 92.9, 95.0), strict=True):  # to none with Q-Metric nothing compares
+        store(tmp_path, recipe, 10.0, table="changes", validation=score)
+    within = "Beyond chance (two standard errors of counting), no change moved a score. "
+    left = "No change has been trained at full length yet. Nothing has been tried yet with WideResNet 16-8 on CIFAR-10."
+    assert within + left in build(tmp_path)
+    store(tmp_path, short["half-the-learning-rate"][0], 10.0, table="changes", validation=90.5)
+    said = "half the learning rate moved WideResNet 16-4 with ReLU by \N{MINUS SIGN}1.50 points. No change"
+    assert f"of counting), {said}" in build(tmp_path)
+    for recipe in changes.final_recipes("wideresnet16_4", "cifar10", "nesterov"):
+        store(tmp_path, recipe, 95.3, table="changes")
+    assert "trained at full length yet" not in build(tmp_path)
+
+
 def test_times_are_shown_beside_the_paper_s(nothing: Evidence) -> None:
     html = page(timed(nothing, plainnet12=2.4))
-    assert "we on NVIDIA H200" in html
+    assert "we on NVIDIA H200 at commit 0123456, so" in html
     assert "PlainNet 12 ReLU 4,088 300 212 10.00 2.00 1.96 2.40 1.66 1.00 3.90" in lines(html)
     assert "Q-Metric 8,023 300 352 10.00 2.00" in lines(html)
     assert f"ResNet 8 ReLU 3,152 {DASH} 176 {DASH} {DASH} 1.26 {DASH} 1.19 {DASH} {DASH}" in lines(html)

@@ -14,11 +14,11 @@ from detrame.experiments.results import Result
 from detrame.training import Scores
 from tests.experiments.conftest import measured
 
-# As issue 4 has them, and what the whole training's time is based on.
+# As issue 4 has them, what the whole training's time is based on, and the commit that was measured.
 FIELDS = [
     *("model", "activation", "iterations", "step_ms", "plain_ms", "ratio", "paper_ratio", "operations_ratio"),
     *("tflops", "hardware", "train_s", "paper_train_s", "test_s_per_image", "paper_test_s_per_image", "batch"),
-    "train_basis",
+    *("train_basis", "commit"),
 ]
 
 
@@ -95,7 +95,8 @@ def test_a_dry_run_tells_the_time_by_steps(
     assert cli.run(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "cifar10/resnet8-relu-200epochs-seed0: about 1.3 minutes on H200"
-    assert lines[2] == "cifar10/resnet20-relu-200epochs-seed0: never run before"
+    assert lines[2] == "cifar10/resnet20-relu-200epochs-seed0: no time is known"
+    assert lines[-1].endswith(" one after another, without 2 of which no time is known")
     assert cli.run([*arguments, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed[0]["expected_seconds"] == pytest.approx(1e-3 * 391 * 200 + 1e-6 * 10_000 * 200)
@@ -143,7 +144,8 @@ def test_show_prints_what_is_stored(
     keep(Path("results"), measured())
     assert cli.run(["reproduce", "timing", "--show"]) == 0
     out = capsys.readouterr().out
-    assert "ours: H200, batch 128" in out
+    assert "ours: H200 at commit 0123456, batch 128" in out
+    assert "Each of our training times is the time of a step x 391 steps x 200 epochs." in out
     assert "resnet8 qmetric T=3" in out
     assert cli.run(["reproduce", "timing", "--show", "--json", "--models", "resnet8"]) == 0
     table = json.loads(capsys.readouterr().out)
@@ -158,7 +160,8 @@ def test_what_is_missing_here_is_measured_once(small: Setting, capsys: pytest.Ca
     assert capsys.readouterr().out == f"resnet8\nnetworks whose steps are missing on {small.hardware}: 1\n"
     assert cli.run(arguments) == 0
     captured = capsys.readouterr()
-    assert f"ours: {small.hardware}, batch 32" in captured.out
+    assert f"ours: {small.hardware} at commit" in captured.out
+    assert ", batch 32; the paper's" in captured.out
     assert "s  resnet8: ReLU" in captured.err
     assert cli.run(arguments) == 0
     again = capsys.readouterr()

@@ -44,7 +44,8 @@ def bench(
 
     accuracy: 20 epochs our way, compared with eager float32, three seeds each.
 
-    The figures are stored below results/timing, by device and batch, one file per network. A CPU runs small cases.
+    The figures are stored below results/timing, by device and batch, one file per network. A CPU runs small cases;
+    there, our step is the plain one.
 
     Examples:
 

@@ -208,6 +208,8 @@ def print_steps(networks: "Sequence[Steps]") -> None:
 
 def print_timing(rows: "Sequence[timing.Row]") -> None:
     """The paper's time table: its figures on a V100, and ours."""
+    from detrame.experiments.reproduction.wording import times_measured_on, training_times
+
     times = ["training, s\npaper", "\nours", "test, us\npaper", "\nours", "step,\nms", "plain,\nms"]
     over_relu = [f"Q/ReLU\n{of}" for of in ("paper", "ours", "operations")]
     table = _table(["\nnetwork"], [*times, *over_relu])
@@ -229,10 +231,11 @@ def print_timing(rows: "Sequence[timing.Row]") -> None:
             *ratios,
         )
     _print(table)
-    measured = {(row.hardware, row.batch) for row in rows if row.step_ms is not None}
-    for hardware, batch in measured:
-        print(f"ours: {hardware}, batch {batch}; the paper's: a V100, batch 128")
-    if not measured:
+    if measured := times_measured_on(rows):
+        batch = next(row.batch for row in rows if row.batch is not None)
+        print(f"ours: {measured}, batch {batch}; the paper's: a V100, batch 128")
+        print(training_times(rows))
+    else:
         print("ours: nothing measured yet; `detrame reproduce timing` measures it")
 
 

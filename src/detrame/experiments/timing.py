@@ -15,6 +15,7 @@ from detrame.experiments.recipes import default_recipe
 from detrame.experiments.results import Result, by_recipe, stored
 from detrame.experiments.spread import Spread
 from detrame.training import Recipe
+from detrame.training.environment import short_commit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class Row:
         ratio, paper_ratio, operations_ratio: Q-Metric over ReLU, the same in both rows of a network: of our steps, of
             the paper's training times, of the forward multiply-adds.
         tflops: 3 x 2 x multiply-adds x batch / step.
-        hardware: what ours was measured on; the paper's is a V100.
+        hardware, commit: what ours was measured on, and of which version; the paper's is a V100.
         train_s: the whole training; `train_basis` says whether it was a run or the steps that it takes.
         test_s_per_image: inference.
         batch: images a step.
@@ -49,6 +50,7 @@ class Row:
     paper_test_s_per_image: float
     batch: int | None = None
     train_basis: str | None = None
+    commit: str | None = None
 
 
 def rows(results: Path, models: Sequence[str] | None = None, *, hardware: str | None = None) -> list[Row]:
@@ -117,6 +119,7 @@ def _row(model: str, activation: str, steps: Steps | None, runs: Sequence[Result
         test_s_per_image=figures.test_s_per_image,
         batch=steps.batch,
         train_basis=train_basis,
+        commit=short_commit(steps.environment["commit"]),
     )
 
 

@@ -36,9 +36,7 @@ Methods = Annotated[
     typer.Option(metavar="NAME,NAME,...", help="Only these, out of relu, lista, slstm, qmetric, ddl. [default: all]"),
 ]
 Seeds = Annotated[str | None, typer.Option(metavar="0,1,...", help="One run per seed. [default: 0]")]
-Epochs = Annotated[
-    int | None, typer.Option(help="Train for fewer epochs than the paper; these runs have a table of their own.")
-]
+Epochs = Annotated[int | None, typer.Option(help="Epochs, if not the paper's; these runs have a table of their own.")]
 Budget = Annotated[
     float | None, typer.Option(callback=_above_0, metavar="MINUTES", help="Stop cleanly after this time.")
 ]

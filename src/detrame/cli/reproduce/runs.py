@@ -85,7 +85,7 @@ def _list(rows: "Sequence[Outlook]", wanted: int, *, as_json: bool) -> None:
 def _line(row: "Outlook") -> str:
     known = f"about {_said(row.expected_seconds)} on {row.hardware}" if row.expected_seconds is not None else ""
     begun = f"continues after epoch {row.epochs_done}" if row.epochs_done else ""
-    return f"{row.run}: {', '.join(filter(None, (begun, known))) or 'never run before'}"
+    return f"{row.run}: {', '.join(filter(None, (begun, known))) or 'no time is known'}"
 
 
 def _in_all(rows: "Sequence[Outlook]") -> str:
@@ -94,7 +94,9 @@ def _in_all(rows: "Sequence[Outlook]") -> str:
     if len(known) < 2:
         return ""
     unknown = len(rows) - len(known)
-    return f": about {_said(sum(known))} one after another" + (f", without {unknown} never run before" * bool(unknown))
+    return f": about {_said(sum(known))} one after another" + (
+        f", without {unknown} of which no time is known" * bool(unknown)
+    )
 
 
 def _said(seconds: float) -> str:

@@ -48,7 +48,7 @@ def _steps(path: Path) -> Steps:
         document = json.loads(path.read_text())
         if paper.timed([path.stem]) != [document["model"]]:
             raise ValueError(f"it is of {document['model']!r}")
-        check_environment(document["environment"], "hardware", "device")
+        check_environment(document["environment"], "hardware", "device", "commit")
         check_figures({name: document[name] for name in ("batch", "ratio", "operations_ratio")})
         relu, qmetric = (_figures(dict(document[name])) for name in paper.COMPARED)
         nested = {"relu": relu, "qmetric": qmetric, "ceilings": Ceilings(**document["ceilings"])}

@@ -46,9 +46,10 @@ def page(evidence: Evidence) -> str:
         changes=tables.changes(evidence),
         held_out_deviation=tables.held_out_deviation(evidence),
         behind=wording.behind(evidence),
+        tried=wording.tried(evidence),
         times=tables.times(evidence),
-        training_times=wording.training_times(evidence),
-        time_hardware=next((row.hardware for row in evidence.timing if row.hardware), None),
+        training_times=wording.training_times(evidence.timing),
+        times_measured_on=wording.times_measured_on(evidence.timing),
         network=diagrams.two_layers(),
         blocks=[diagrams.plainnet_block(), diagrams.resnet_block()],
     )

@@ -1,13 +1,14 @@
 """The tables of the page: which rows stand in them, in which order. The template writes their figures out."""
 
+import math
 import statistics
 from typing import NamedTuple
 
 from detrame.experiments import paper, timing
-from detrame.experiments.changes import HELD_OUT, ON_HELD_OUT
+from detrame.experiments.changes import HELD_OUT, NONE, ON_HELD_OUT
 from detrame.experiments.changes import Row as Change
 from detrame.experiments.controls import Row as Control
-from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Pair, counting, model_name, models
+from detrame.experiments.reproduction.evidence import DATASETS, Evidence, Gain, Pair, counting, model_name, models
 from detrame.experiments.reproduction.matches import Match, matches
 from detrame.experiments.reproduction.verdicts import Verdict, side
 
@@ -65,6 +66,24 @@ def changes(evidence: Evidence) -> dict[str, dict[tuple[str, int], dict[str, Cha
         title = f"{model_name(row.model)} on {DATASETS[row.dataset]}, scored on {row.scored_on}"
         tables.setdefault(title, {}).setdefault((row.change, row.epochs), {})[row.activation] = row
     return tables
+
+
+def moved(evidence: Evidence) -> list[tuple[Change, Gain]]:
+    """The changes that moved a score on held-out images by more than two standard errors, with what they gained."""
+    short = [row for row in evidence.changes if row.scored_on == ON_HELD_OUT]
+    unchanged = {_network(row): _on_held_out(row) for row in short if row.change == NONE}
+    gains = [(row, _on_held_out(row) - unchanged[_network(row)]) for row in short if _network(row) in unchanged]
+    return [(row, gain) for row, gain in gains if side(gain) is not Verdict.CHANCE]
+
+
+def _network(row: Change) -> tuple[str, str, str, int]:
+    """What rows share that differ in their change alone; the number of iterations is a change."""
+    return row.model, row.dataset, row.activation, row.epochs
+
+
+def _on_held_out(row: Change) -> Gain:
+    assert row.mean is not None
+    return Gain(row.mean, max(row.std or 0.0, counting(row.mean, HELD_OUT)) / math.sqrt(row.n))
 
 
 def held_out_deviation(evidence: Evidence) -> float | None:

@@ -2,13 +2,17 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
+from detrame.experiments.changes import ON_HELD_OUT
 from detrame.experiments.report.groups import NAMES
+from detrame.experiments.report.svg import signed
 from detrame.experiments.reproduction.evidence import DATASETS, Evidence, model_name
+from detrame.experiments.reproduction.tables import moved
 from detrame.experiments.reproduction.verdicts import Claim, Count, Verdict
+from detrame.experiments.timing import Row as TimeRow
 from detrame.training.environment import short_commit, sittings
 
 # The verdicts with their colour and their sign, so that they are told apart by more than words.
@@ -65,11 +69,39 @@ def tally(claims: list[Claim]) -> str:
 
 def behind(evidence: Evidence) -> str:
     """The Q-Metric networks that are not reproduced, by data set; nothing if there are none."""
+    return _by_dataset(_behind(evidence))
+
+
+def _behind(evidence: Evidence) -> list[tuple[str, str]]:
+    return [
+        (model, dataset)
+        for (model, dataset, activation), row in evidence.rows.items()
+        if activation == "qmetric" and row.verdict == "not reproduced"
+    ]
+
+
+def _by_dataset(cells: Iterable[tuple[str, str]]) -> str:
     found: dict[str, list[str]] = {}
-    for (model, dataset, activation), row in evidence.rows.items():
-        if activation == "qmetric" and row.verdict == "not reproduced":
-            found.setdefault(dataset, []).append(model_name(model))
+    for model, dataset in cells:
+        found.setdefault(dataset, []).append(model_name(model))
     return "; ".join(f"{_joined(found[dataset])} on {name}" for dataset, name in DATASETS.items() if dataset in found)
+
+
+def tried(evidence: Evidence) -> str:
+    """What the changes came to, and what is still to be tried; nothing before anything is."""
+    if not evidence.changes:
+        return ""
+    beyond = [
+        f"{row.change.replace('-', ' ')} moved {model_name(row.model)} with {NAMES[row.activation]} by "
+        f"{signed(gain.mean)} points"
+        for row, gain in moved(evidence)
+    ]
+    said = f"Beyond chance (two standard errors of counting), {_joined(beyond) or 'no change moved a score'}."
+    if all(row.scored_on == ON_HELD_OUT for row in evidence.changes):
+        said += " No change has been trained at full length yet."
+    touched = {(row.model, row.dataset) for row in evidence.changes}
+    untouched = _by_dataset(cell for cell in _behind(evidence) if cell not in touched)
+    return f"{said} Nothing has been tried yet with {untouched}." if untouched else said
 
 
 def most_parameters(evidence: Evidence) -> str:
@@ -78,10 +110,17 @@ def most_parameters(evidence: Evidence) -> str:
     return f"{max(counts[m, d, 'qmetric'] / counts[m, d, 'relu'] for m, d, _ in counts):.1f}"
 
 
-def training_times(evidence: Evidence) -> str:
+def times_measured_on(rows: Sequence[TimeRow]) -> str:
+    """On which hardware our times were measured, at which commits; nothing before one is."""
+    measured = [row for row in rows if row.step_ms is not None]
+    hardware, commits = (list(dict.fromkeys(getattr(row, name) for row in measured)) for name in ("hardware", "commit"))
+    return f"{_joined(hardware)} at commit{'s' * (len(commits) > 1)} {_joined(commits)}" if measured else ""
+
+
+def training_times(rows: Sequence[TimeRow]) -> str:
     """What our training times are, by the rows of the time table; nothing before one is measured."""
     networks: dict[str, list[str]] = {}
-    for row in evidence.timing:
+    for row in rows:
         if row.train_basis:
             networks.setdefault(row.train_basis, []).append(f"{model_name(row.model)} with {NAMES[row.activation]}")
     if not networks:
