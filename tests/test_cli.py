@@ -1,4 +1,6 @@
 import ctypes
+import os
+import re
 import runpy
 import subprocess
 import sys
@@ -142,6 +144,18 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     )
     assert anew > 10  # pages, or huge pages
     assert kept < anew / 2
+
+
+@pytest.mark.parametrize(("given", "turns"), [({}, "1000"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")])
+def test_threads_wait_briefly_unless_the_environment_says_when(given: dict[str, str], turns: str) -> None:
+    """What OpenMP itself says when PyTorch is loaded."""
+    others = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    environment = {**others, "OMP_DISPLAY_ENV": "verbose", **given}
+    command = [sys.executable, "-m", "detrame", "models"]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    if not (said := re.search(r"GOMP_SPINCOUNT = '(\d+)'", run.stderr)):
+        pytest.skip("PyTorch has another OpenMP here")
+    assert said[1] == turns
 
 
 def test_another_c_library_keeps_its_ways(monkeypatch: pytest.MonkeyPatch) -> None:

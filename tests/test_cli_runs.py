@@ -277,7 +277,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["train", "plainnet3", "--set", "batch_size=0"], 2, "batch_size must be at least 1, got 0"),
     (["train", "plainnet3", "--set", "validation=5000"], 2, "validation must leave some of 899 training images"),
     (["train", "plainnet3", "--set", "width=0"], 2, "width must be a positive number, got 0.0"),
-    (["train", "plainnet3", "--set", "norm=layer"], 2, "norm must be 'batch' or None, got 'layer'"),
+    (["train", "plainnet3", "--set", "norm=layer"], 2, "norm must be 'batch' or None (null in a recipe), got 'layer'"),
     (["train", "plainnet3", "--set", "lr=1e30", *SMALL[:4]], 1, "start again with a smaller one, such as --set lr=0.1"),
     (["train", "plainnet3", "--checkpoint-every", "0"], 2, "Invalid value for '--checkpoint-every'"),
     (["train", "plainnet3", "--out", "{run}"], 1, "is not empty: choose another --out"),

@@ -939,6 +939,10 @@ def test_bad_input() -> None:
         detrame.convert(F.relu, IMAGES)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must be a tensor, a tuple or a dict of arguments, got list"):
         detrame.convert(sequential(), [IMAGES])  # type: ignore[arg-type]
+    lazy = nn.Sequential(nn.LazyConv2d(4, 3), nn.ReLU())
+    with pytest.raises(ValueError, match=r"lazy layers have no weights yet, .* run the network once first"):
+        detrame.convert(lazy, IMAGES)
+    assert isinstance(detrame.convert(lazy, IMAGES, inplace=True)[1], detrame.QMetricReLU)  # type: ignore[index]
     scripted = torch.jit.script(nn.ReLU())
     with pytest.raises(TypeError, match="scripted"):
         detrame.convert(nn.Sequential(scripted), IMAGES)

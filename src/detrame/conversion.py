@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn.parameter import is_lazy
 
 from detrame.activations import QMetricReLU
 from detrame.errors import check_count, check_type
@@ -89,6 +90,8 @@ def convert(
     """
     check_count("iterations", iterations)
     _check_model(model)
+    if not inplace and any(map(is_lazy, model.parameters())):
+        raise ValueError("lazy layers have no weights yet, and the copy would get others: run the network once first")
     example = Arguments.of(example_input)
     with torch.inference_mode(False):  # or the parameters made here, and copies of the network's, could not be trained
         net = nn.Sequential(model).train(model.training) if isinstance(model, nn.ReLU) else model

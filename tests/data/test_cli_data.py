@@ -51,6 +51,18 @@ def test_get_and_verify(small: Splits, tmp_path: Path) -> None:
     assert got["digest"] in run("verify", "cifar10").stdout
 
 
+def test_verify_checks_what_is_beside_a_damaged_file(small: Splits, tmp_path: Path) -> None:
+    run("get", "cifar10", "--from", write_npz(tmp_path / "a.npz", small))
+    for name in ("broken", "torn"):
+        cache.path(name).write_bytes(b"not a data set")
+    for options in ([], ["--json"]):
+        result = run("verify", *options)
+        assert "digits" in result.stdout
+        assert "cifar10" in result.stdout
+        assert "broken.safetensors is damaged" in str(result.exception)
+        assert "torn.safetensors is damaged" in str(result.exception)
+
+
 def test_a_folder_of_your_own(tmp_path: Path) -> None:
     for i in range(10):
         paint(tmp_path / "pets" / "ab"[i % 2] / f"{i}.png", (i, 0, 0))
@@ -63,6 +75,7 @@ def test_a_folder_of_your_own(tmp_path: Path) -> None:
     ("arguments", "kind", "words"),
     [
         (["get", "cifar01"], ValueError, "did you mean 'cifar10'"),
+        (["get", "flowers"], ValueError, "your own images get a name by `detrame data get NAME --from FOLDER`"),
         (["get", "cifar10", "--size", "3"], ValueError, "--size and --split-seed are for a folder"),
         (["get", "svhn", "--from", "no/such/folder"], ValueError, "does not exist"),
         (["verify", "svhn"], Failure, "type `detrame data get svhn`"),

@@ -135,6 +135,14 @@ def test_a_fit_that_failed_leaves_no_fitted_model(digits: Digits) -> None:
         model.transform(digits.X)
 
 
+def test_a_loss_that_rose_is_no_convergence(digits: Digits) -> None:
+    with pytest.warns(
+        ConvergenceWarning, match=r"^DeTraMeClassifier ended with a loss of .*e\+.*, after .*: scale the input"
+    ):
+        model = quick(learning_rate=1e3).fit(digits.X, digits.y)
+    assert model.n_iter_ < model.max_iter  # it no longer fell, as if it had converged
+
+
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_a_fit_that_failed_leaves_the_model_there_was(warm_start: bool, digits: Digits) -> None:
     model = quick(max_iter=3, warm_start=warm_start).fit(digits.X, digits.y)

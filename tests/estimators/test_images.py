@@ -86,7 +86,7 @@ def test_options_are_the_network_s(digits: Digits) -> None:
 def test_wrong_images(digits: Digits) -> None:
     with pytest.raises(ValueError, match=r"Expected 4D array .* for network='plainnet3', got 2D array instead"):
         quick().fit(digits.X, digits.y)
-    with pytest.raises(ValueError, match="Found array with dim 4, while dim <= 2 is required by DeTraMeClassifier"):
+    with pytest.raises(ValueError, match=r"images need a network by name, such as network='plainnet3', not \(128,\)"):
         detrame.DeTraMeClassifier().fit(digits.images, digits.y)
     with pytest.raises(ValueError, match="unknown model 'planenet3': did you mean 'plainnet3'"):
         quick("planenet3").fit(digits.X, digits.y)  # flat, which is not what is wrong here

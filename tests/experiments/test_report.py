@@ -147,6 +147,7 @@ def test_labels_say_as_little_as_it_takes() -> None:
     assert labels(relu, relu.replace(iterations=7, seed=3), RECIPE) == ["ReLU", "Q-Metric"]
     assert labels(RECIPE, RECIPE.replace(iterations=5)) == ["Q-Metric (T = 2)", "Q-Metric (T = 5)"]
     assert labels(relu, RECIPE.replace(lr=0.2), RECIPE) == ["ReLU", "Q-Metric (lr = 0.2)", "Q-Metric (lr = 0.05)"]
+    assert labels(RECIPE.replace(width=1 / 3), RECIPE.replace(width=0.5))[0] == "Q-Metric (width = 0.333333)"
     assert labels(RECIPE, RECIPE.replace(model="resnet8", lr=0.2)) == ["Q-Metric", "Q-Metric"]
     assert labels(RECIPE, RECIPE.replace(dataset="svhn")) == ["Q-Metric", "Q-Metric"]
 

@@ -273,7 +273,8 @@ def test_reproduce_attacks(
     assert "results has no results" in capsys.readouterr().err
     options = ["--images", "8", "--device", "cpu"]
     assert cli.run(["reproduce", "attacks", "--out", "attacks.html", *options]) == 0
-    text = capsys.readouterr().out
+    text, progress = capsys.readouterr()
+    assert "\npgd on plainnet3 qmetric ...\n" in progress
     assert "plainnet3 relu on digits, pgd:" in text
     assert text.count("an attack on the twin is no better") == 1  # the ReLU network has none
     assert "an attack on the twin is no better" in Path("attacks.html").read_text()

@@ -1,3 +1,4 @@
+import re
 import sys
 from typing import Any
 
@@ -129,7 +130,8 @@ def test_an_honest_network_passes_every_check() -> None:
     assert [check.holds for check in found] == [True] * 5
     assert verdict(found, 1000).startswith("All 5 checks hold: nothing says that gradients are hidden")
     assert verdict(found, len(images)) == "All 5 checks hold, but 20 images are too few to tell: take 200 or more."
-    assert str(found[0]).startswith("holds: an attack without gradients is no better (PGD, 40 steps ")
+    left = r"accuracy left by PGD, 40 steps: \d+\.\d%; Square, 50 queries: \d+\.\d%"
+    assert re.fullmatch(rf"holds: an attack without gradients is no better \({left}\)", str(found[0]))
 
 
 def test_hidden_gradients_are_found_out() -> None:

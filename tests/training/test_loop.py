@@ -663,8 +663,10 @@ def test_find(finished: Run, tmp_path: Path) -> None:
         find(tmp_path)
     with pytest.raises(ValueError, match="is not a folder"):
         find(tmp_path / "nowhere")
-    with pytest.raises(Failure, match=r"is not a run: it has no recipe.json"):
+    with pytest.raises(Failure, match=r"is not a run: it has no recipe.json$"):
         load(tmp_path)
+    with pytest.raises(Failure, match=rf"it has no recipe.json; did you mean {finished.path}\?$"):
+        load(finished.path.parent)
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "environment.json").write_text("{}")  # where `plan` was killed
     unfinished = plan(tiny(), tmp_path / "run", device="cpu")

@@ -84,9 +84,21 @@ def keep_freed_memory() -> None:
     mallopt(M_TRIM_THRESHOLD, -1)
 
 
+def wait_briefly() -> None:
+    """Have a thread that waits for another give its core away soon, unless the environment says when.
+
+    PyTorch's OpenMP lets it spin for milliseconds. Beside other programs, it then often holds the very core that the
+    other thread needs, and small networks train a hundred times slower. OpenMP takes as few turns by itself where a
+    program has more threads than cores, but cannot know of other programs. It reads this when PyTorch is loaded.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+
 def main() -> None:
     """The `detrame` command."""
     keep_freed_memory()
+    wait_briefly()
     with Path(os.devnull).open("w") as nowhere:
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere  # a shell may have closed one, as by >&-
         for stream in (sys.stdout, sys.stderr):  # a terminal that knows only ASCII gets a ? for a ±, not an error

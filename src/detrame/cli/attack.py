@@ -1,6 +1,5 @@
 """`detrame attack`: trained networks under attack, side by side."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import typer
 
 from detrame.cli.arguments import AsJson, Device, names, numbers, once
-from detrame.cli.show import print_checks, print_document, print_robustness, tell_measured
+from detrame.cli.show import print_checks, print_document, print_robustness, tell_begun, tell_measured
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments.networks import Network
@@ -186,7 +185,7 @@ class _Asked:
 
         def tell(name: str) -> None:
             if not quiet:
-                print(f"{name} on {network.label} ...", file=sys.stderr, flush=True)
+                tell_begun(network, name)
 
         for network in networks:
             data = network.dataset

@@ -123,12 +123,19 @@ def verify(
     """
     from detrame.data import cache, load
 
-    facts = [_facts(load(name)) for name in names or ["digits", *cache.names()]]
+    facts, damage = [], []
+    for name in names or ["digits", *cache.names()]:
+        try:
+            facts.append(_facts(load(name)))
+        except Failure as failure:  # which does not keep the others from being checked
+            damage.append(str(failure))
     if as_json:
         print_document(facts)
-        return
-    for fact in facts:
-        print(f"{fact['name']:<12}whole  {fact['digest']}  {fact['source']}")
+    else:
+        for fact in facts:
+            print(f"{fact['name']:<12}whole  {fact['digest']}  {fact['source']}")
+    if damage:
+        raise Failure("; ".join(damage))
 
 
 def _facts(dataset: "Dataset") -> dict[str, object]:

@@ -14,6 +14,7 @@ from rich.text import Text
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
     from detrame.experiments import accuracy, changes, controls, ddl, depth, parameters, timing
     from detrame.experiments.bench import Steps
+    from detrame.experiments.networks import Network
     from detrame.experiments.plans import Summary
     from detrame.experiments.robustness import Measured, tables
     from detrame.models import ModelInfo
@@ -93,6 +94,11 @@ def print_robustness(rows: "Sequence[tables.Row]") -> None:
         table.add_row(row.label, row.dataset, row.attack, row.strength, *figures)
     _print(table)
     print(f"{measured_on(rows)}.")
+
+
+def tell_begun(network: "Network", attack: str) -> None:
+    """That an attack on a network begins, which may now take minutes."""
+    print(f"{attack} on {network.label} ...", file=sys.stderr, flush=True)
 
 
 def tell_measured(measured: "Measured") -> None:

@@ -1,6 +1,6 @@
 """The data sets known by name: their classes, counts and digests, and the published archives they come in."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from detrame.errors import unknown
@@ -104,5 +104,11 @@ CATALOGUE: Mapping[str, Entry] = {
 def entry(name: str) -> Entry:
     """The entry of the data set `name`, or a ValueError that suggests the nearest name."""
     if name not in CATALOGUE:
-        raise unknown("data set", name, CATALOGUE)
+        raise unknown_data_set(name, CATALOGUE)
     return CATALOGUE[name]
+
+
+def unknown_data_set(name: str, known: Iterable[str]) -> ValueError:
+    """A ValueError that suggests the nearest of the `known` names, and how images of one's own get a name."""
+    own = "your own images get a name by `detrame data get NAME --from FOLDER`"
+    return ValueError(f"{unknown('data set', name, known)}; {own}")

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from detrame.data import cache
-from detrame.data.catalogue import CATALOGUE, Entry
+from detrame.data.catalogue import CATALOGUE, Entry, unknown_data_set
 from detrame.data.dataset import Dataset
 from detrame.data.proof import proven
 from detrame.data.readers import digits
-from detrame.errors import Failure, unknown
+from detrame.errors import Failure
 
 
 def load(name: str, *, split_seed: int = 0) -> Dataset:
@@ -24,7 +24,7 @@ def load(name: str, *, split_seed: int = 0) -> Dataset:
         raise ValueError(f"split_seed must be 0 for {name}, which has one split, got {split_seed}")
     if name not in cache.names():
         if name not in CATALOGUE:
-            raise unknown("data set", name, dict.fromkeys([*CATALOGUE, *cache.names()]))
+            raise unknown_data_set(name, dict.fromkeys([*CATALOGUE, *cache.names()]))
         raise Failure(f"{name} is not on this machine yet: type `detrame data get {name}`")
     dataset = cache.load(name)
     if name in CATALOGUE:

@@ -143,6 +143,8 @@ class DeTraMeClassifier(NetworkClassifier):
         if reset:
             self.image_shape_: tuple[int, ...] | None = None
         if not (isinstance(self.network, str) if reset else self.image_shape_):
+            if reset and getattr(X, "ndim", 2) == 4:
+                raise ValueError(f"images need a network by name, such as network='plainnet3', not {self.network}")
             return super()._check(X, y, reset=reset)
         checked = validate_data(self, X, y, dtype=(*FLOATS, np.uint8), allow_nd=True, ensure_2d=False, reset=reset)
         array = checked[0] if isinstance(checked, tuple) else checked

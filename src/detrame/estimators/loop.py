@@ -20,6 +20,8 @@ from detrame.modes import evaluating
 _SMALL = 256  # up to so many samples, "auto" takes them all in one step;
 _BATCH = 128  # of more, so many
 _LARGE = 1000  # rows of features that are looked at together, without training
+_RISE = 1.0  # what no loss of classes rises by through noise alone
+_REMEDY = "scale the input, for example with StandardScaler, or use a smaller learning_rate"
 
 
 class Samples(NamedTuple):
@@ -90,10 +92,7 @@ class Loop:
             total += loss.detach() * len(batch.labels)
         mean = total.item() / len(train.labels)
         if not math.isfinite(mean):
-            raise ValueError(
-                f"the loss became {mean}: scale the input, for example with StandardScaler, or use a smaller "
-                f"learning_rate than {self.learning_rate:g}"
-            )
+            raise ValueError(f"the loss became {mean}: {_REMEDY} than {self.learning_rate:g}")
         return mean
 
     def _batches(self, train: Samples) -> Iterator[Samples]:
@@ -119,6 +118,15 @@ class History:
     def epochs(self) -> int:
         """How many epochs were done."""
         return len(self.losses)
+
+    def problem(self) -> str | None:
+        """Why the network may be no good, and what to do; None if it converged."""
+        first, last = self.losses[0], self.losses[-1]
+        if last > first + _RISE:  # and once it no longer falls, that looks like convergence
+            return f"ended with a loss of {last:.3g}, after {first:.3g} in its first epoch: {_REMEDY}"
+        if not self.converged:
+            return f"reached max_iter={self.epochs} before it converged: raise it, or tol"
+        return None
 
     def last(self) -> str:
         """The last epoch in words."""

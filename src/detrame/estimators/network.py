@@ -123,9 +123,8 @@ class NetworkClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transf
         with _seeded(seed, device):
             network = deepcopy(self.network_) if warm else self._build(train.x, len(classes))
             history = self._loop().run(network.to(device, train.weights.dtype), train, held)
-        if not history.converged:
-            message = f"{type(self).__name__} reached max_iter={history.epochs} before it converged: raise it, or tol"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        if problem := history.problem():
+            warnings.warn(f"{type(self).__name__} {problem}", ConvergenceWarning, stacklevel=3)
         self.network_, self.classes_ = network, classes
         self.n_iter_, self.loss_curve_ = history.epochs, history.losses
         self.__dict__.pop("validation_scores_", None)  # of a fit before this one

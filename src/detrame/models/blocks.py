@@ -26,7 +26,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.norm not in ("batch", None):
-            raise ValueError(f"norm must be 'batch' or None, got {self.norm!r}")
+            raise ValueError(f"norm must be 'batch' or None (null in a recipe), got {self.norm!r}")
         for name in ("num_classes", "in_channels"):
             check_count(name, getattr(self, name))
         check_number("width", self.width)
@@ -85,7 +85,7 @@ class Normalise(nn.Module):
 def _normalised(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     if not x.is_floating_point():  # bytes, like images of one channel, would give wrong answers without a word
         raise TypeError(f"the network takes pixels as floating-point numbers in [0, 1], got {x.dtype}: divide by 255")
-    if x.ndim < 3 or x.shape[-3] != len(mean):
+    if x.ndim != 4 or x.shape[1] != len(mean):
         raise ValueError(f"the network takes images of shape (N, {len(mean)}, H, W), got {tuple(x.shape)}")
     return (x - mean) / std
 

@@ -34,8 +34,8 @@ class Check(NamedTuple):
     figures: dict[str, float]
 
     def __str__(self) -> str:
-        figures = ", ".join(f"{name} {value:.1f}%" for name, value in self.figures.items())
-        return f"{_WORDS[self.holds]}: {self.name} ({figures})"
+        figures = "; ".join(f"{name}: {value:.1f}%" for name, value in self.figures.items())
+        return f"{_WORDS[self.holds]}: {self.name} (accuracy left by {figures})"
 
 
 def checks(

@@ -160,7 +160,9 @@ def load(path: str | Path) -> Run:
     path = Path(path)
     _check_readable(path)
     if not (path / "recipe.json").is_file():
-        raise Failure(f"{path} is not a run: it has no recipe.json")
+        inside = sorted(path.glob("*/recipe.json"))
+        hint = f"; did you mean {inside[0].parent}?" if inside else ""
+        raise Failure(f"{path} is not a run: it has no recipe.json{hint}")
     run = Run(path)
     if run.environment.get("format") != FORMAT:
         found = run.environment.get("format")

@@ -19,7 +19,7 @@ from detrame.cli.reproduce.options import (
     tell_left,
 )
 from detrame.cli.reproduce.runs import FOLDER
-from detrame.cli.show import print_checks, print_document, print_robustness, tell_measured
+from detrame.cli.show import print_checks, print_document, print_robustness, tell_begun, tell_measured
 from detrame.errors import Failure, OutOfTime
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that --help starts at once
@@ -119,7 +119,8 @@ def attacks(
     """Attack each image by itself, with PGD and AutoAttack.
 
     It also checks that no network merely hides its gradients. The paper has no such table, but an accuracy under attack
-    has to stand up to it. This needs the extra `attacks`.
+    has to stand up to it. When a --budget is spent, it stops after the current radius, which takes minutes on a CPU.
+    This needs the extra `attacks`.
 
     Example: detrame reproduce attacks --models plainnet9 --dataset cifar10 --images 100
     """
@@ -160,10 +161,17 @@ class _Table:
         if dry_run:
             _list(lacking.missing(networks, self.attacks, settings, self.results), self.as_json)
             return
-        tell = None if self.as_json else tell_measured
+        begin, tell = (None, None) if self.as_json else (tell_begun, tell_measured)
         try:
             lacking.run_missing(
-                networks, self.attacks, settings, self.results, device=device, minutes=budget, on_result=tell
+                networks,
+                self.attacks,
+                settings,
+                self.results,
+                device=device,
+                minutes=budget,
+                on_begin=begin,
+                on_result=tell,
             )
         except OutOfTime as stopped:
             left = lacking.missing(networks, self.attacks, settings, self.results)

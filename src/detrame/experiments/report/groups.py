@@ -175,7 +175,8 @@ def _label(recipe: Recipe, alike: list[Recipe]) -> str:
     for name in sorted(_differing(alike), key=lambda name: name != "iterations"):
         value = getattr(recipe, name)
         if len({getattr(other, name) for other in alike}) > 1:
-            parts.append(f"{'T' if name == 'iterations' else name} = {value}")
+            written = f"{value:g}" if isinstance(value, float) else value  # a third of a width has 16 digits
+            parts.append(f"{'T' if name == 'iterations' else name} = {written}")
             alike = [other for other in alike if getattr(other, name) == value]
     name = NAMES.get(recipe.activation, recipe.activation)
     return f"{name} ({', '.join(parts)})" if parts else name

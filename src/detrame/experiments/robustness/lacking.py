@@ -27,6 +27,7 @@ def run_missing(
     *,
     device: str = "auto",
     minutes: float | None = None,
+    on_begin: Callable[[Network, str], None] | None = None,
     on_result: Callable[[Measured], None] | None = None,
 ) -> None:
     """Attack what has not been measured with these settings yet, and store the figures of each job as they come.
@@ -46,6 +47,8 @@ def run_missing(
         _refuse_smaller(network, attack, _within(settings, network), results)
     for network, attack in left:
         tick()
+        if on_begin is not None:
+            on_begin(network, attack)
         subject = Subject(network, _within(settings, network), device)
         measured, strengths = _so_far(network, attack, subject.settings, results)
         for group in _jobs(strengths, attack, subject.device):
